@@ -57,7 +57,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     with a_real_cluster(tmp_path_factory.mktemp("views"), NODES) as cluster:
         client = cluster.client
         client.set_quota(
-            "research", QuotaSpec(gpus=6, submitted=100, each_user=UserLimitsSpec(gpus=2), priority_max=20)
+            "research",
+            QuotaSpec(gpus=6, submitted=100, each_user=UserLimitsSpec(gpus=2), priority_max=20, order="fair"),
         )
         client.submit(name="gang", command=["sleep", "600"], tasks=2, min=2, gpus=2, time_limit="1h")
         cluster.wait_task("1.0", "Running")
@@ -345,6 +346,7 @@ def test_queues_show_quota_and_use(dashboard: Dashboard) -> None:
     research.get_by_text("of 6").wait_for()
     research.get_by_text("3 of 100").wait_for()
     research.get_by_text("2 GPUs", exact=True).wait_for()
+    research.get_by_text("fair: of jobs with one priority").wait_for()
     page.get_by_role("region", name="Queue default").get_by_text("No quota").wait_for()
     research.get_by_text("Users", exact=True).click()
     used = research.get_by_role("row").filter(has=page.get_by_role("link", name="admin"))

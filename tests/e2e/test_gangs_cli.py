@@ -111,6 +111,49 @@ def test_run_shows_the_lines_of_every_member(cluster: RealCluster) -> None:
     assert sorted(out.splitlines()) == [f"{number}: hello {number}" for number in range(3)]
 
 
+def test_a_member_with_several_gpus_that_lacks_rank_is_told_what_it_has(cluster: RealCluster) -> None:
+    lacking = ("-c", "import os; os.environ['RANK']")
+    gang = phalanx(
+        cluster,
+        "submit",
+        "-n",
+        "ppo",
+        "--tasks",
+        "2",
+        "--gpus",
+        "2",
+        "--retries",
+        "0",
+        "--",
+        "python3",
+        *lacking,
+    )
+    id = gang.strip()
+    phalanx(cluster, "wait", id, code=1)
+    why = phalanx(cluster, "why", id)
+    assert "start it with torchrun, which needs no options and sets RANK" in why
+    assert "PHALANX_RANK, PHALANX_WORLD_SIZE, MASTER_ADDR" in why
+    failed = [task.rank for task in cluster.client.tasks(id).items if task.reason == "exited"]
+    (message,) = [
+        line for line in phalanx(cluster, "show", f"{id}.{failed[0]}").splitlines() if "Message" in line
+    ]
+    assert "exited with code 1; start it with torchrun" in message
+    shown = phalanx(cluster, "gang", "show", id)
+    assert "PET_* for torchrun, which sets RANK" in shown
+    ran_on = sorted(task.node or "" for task in cluster.client.tasks(id).items)
+    (line,) = [line for line in shown.splitlines() if line.startswith("Ran on:")]
+    assert sorted(line.removeprefix("Ran on:").replace(",", "").split()) == ran_on
+    assert "0 of 2 placed" not in shown and "2 failed" in shown
+    assert (
+        phalanx(cluster, "ps", "-a", "--node", ran_on[0], "-n", "p*", "-o", "csv", "--columns", "id")
+        == "ID\n1\n"
+    )
+    assert phalanx(cluster, "ps", "-a", "--node", ran_on[0], "-n", "x*", "-o", "name") == ""
+    alone = phalanx(cluster, "submit", "--retries", "0", "--", "python3", *lacking).strip()
+    phalanx(cluster, "wait", alone, code=1)
+    assert "sets RANK; a task has PET_* for it" in phalanx(cluster, "why", alone)
+
+
 def test_while_it_waits_it_says_why_and_the_fix_starts_it(cluster: RealCluster) -> None:
     cluster.client.submit(targets=["n0"], gpus=2, command=["/bin/sleep", "300"])
     cluster.client.submit(targets=["n2"], gpus=2, command=["/bin/sleep", "300"])

@@ -64,6 +64,11 @@ def grid_and_retry(cluster: RealCluster, folder: Path) -> None:
     assert (replayed.task_ids, replayed.replayed) == (made.task_ids, True)
     cluster.client.wait(made.batch_id, timeout=30)
     assert {code for _, code in results(cluster, folder, first)} == {"0"}
+    number = str(made.accepted[0].number)
+    assert results(cluster, folder, number) == [("2", "0"), ("5", "0")], (
+        "a retry by its number is shown alone"
+    )
+    assert f"which has that one: {first}.1\n" in run_cli(cluster, folder, "logs", f"{number}.1").stderr
     assert cluster.client.job(first).status == "Failed", "what has ended does not change"
     with pytest.raises(Conflict):
         cluster.client.retry(first)

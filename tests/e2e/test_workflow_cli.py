@@ -69,6 +69,43 @@ def run_cli(cluster: RealCluster, folder: Path, *argv: str) -> subprocess.Comple
     return subprocess.CompletedProcess(argv, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+def test_the_example_runs_as_it_is(cluster: RealCluster, tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text(run_cli(cluster, tmp_path, "workflow", "example").stdout)
+    done = run_cli(cluster, tmp_path, "workflow", "submit", "-f", "flow.yaml", "--wait")
+    assert (done.returncode, "3 Completed" in done.stderr) == (0, True), done.stderr
+    number = done.stdout.strip()
+    assert run_cli(cluster, tmp_path, "logs", f"{number}:train").stdout == "training on 100 rows\n"
+    assert run_cli(cluster, tmp_path, "logs", f"{number}:report").stdout == "loss: 0.25\n"
+    plan = run_cli(cluster, tmp_path, "plan", "-f", "flow.yaml")
+    assert (plan.returncode, "example" in plan.stdout) == (0, True), plan.stdout + plan.stderr
+    again = cluster.client.submit_workflow_file(tmp_path / "flow.yaml")  # the coordinator reads it
+    assert again.wait(timeout=60).status == "Completed"
+    (tmp_path / "wrong.yaml").write_text("stages: [{name: a, command: [x], needs: [b]}]")
+    with pytest.raises(BadRequest, match=r"stages\[0\]\.needs: there is no stage 'b'"):
+        cluster.client.submit_workflow_file(tmp_path / "wrong.yaml")
+
+
+def test_show_takes_workflows_and_nodes_and_cancel_takes_workflows(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "flow.yaml").write_text(
+        "stages: [{name: a, command: [sleep, '600']}, {name: b, command: [x]}]"
+    )
+    number = run_cli(cluster, tmp_path, "workflow", "submit", "-f", "flow.yaml").stdout.strip()
+    assert "Waiting" in run_cli(cluster, tmp_path, "show", number).stdout
+    assert (
+        run_cli(cluster, tmp_path, "show", "n1").stdout
+        == run_cli(cluster, tmp_path, "node", "show", "n1").stdout
+    )
+    missing = run_cli(cluster, tmp_path, "show", "n9")
+    assert (missing.returncode, "no job 'n9'" in missing.stderr) == (5, True)
+    done = run_cli(cluster, tmp_path, "cancel", number)
+    assert (done.returncode, f"{number} cancelled (2 stages" in done.stdout) == (0, True), (
+        done.stdout + done.stderr
+    )
+    assert cluster.client.workflow_view(number).status == "Cancelled"
+
+
 def test_a_workflow_from_the_command_line(cluster: RealCluster, tmp_path: Path) -> None:
     flow = FLOW.replace("PYTHON", sys.executable)
     (tmp_path / "flow.yaml").write_text(flow.replace("LIMIT", "5"))

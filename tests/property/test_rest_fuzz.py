@@ -38,7 +38,8 @@ class AnyIdCluster(FakeCommands):
         return super()._reason("n1" if name[0].isdigit() else name)
 
 
-HOUSE = a_rest_app(AnyIdCluster(endless=False), settle_s=0.0)
+# Each request has a loop of its own, with which a place that rests for a moment would be lost.
+HOUSE = a_rest_app(AnyIdCluster(endless=False), settle_s=0.0, large_rest=0.0)
 asyncio.run(HOUSE.cluster.submit(SubmitRequest(["true"]), "ada"))
 GOOD = {"Authorization": f"Bearer {TOKEN}", "Host": "localhost"}
 DOCUMENT = a_document(app=HOUSE.app)

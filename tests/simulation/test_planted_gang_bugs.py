@@ -69,7 +69,7 @@ def test_victims_that_leave_for_one_that_does_not_fit_even_then_are_found(monkey
             arguments[0].gang_placements[-1] = found
         return found
 
-    monkeypatch.setattr(engine, "make_room", one_too_few)
+    monkeypatch.setattr(engine, "make_most_room", one_too_few)
     monkeypatch.setattr(decide_gangs, "_fits_after", lambda state, gang_placement: True)
     # Where the one left out is of a gang, the same plan is refused again.
     must_find({"preemption", "assertion", "plan"}, within=20)

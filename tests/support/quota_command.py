@@ -29,6 +29,8 @@ def quota_set(command: str, old: Quota = _NEW) -> SetQuota:
             limits["cores"] = parse_cores(value)
         elif option == "--memory":
             limits["memory_bytes"] = parse_bytes(value)
+        elif option == "--order":
+            limits["order"] = value
         else:
             limits[option.removeprefix("--")] = int(value)
     return SetQuota(words[3], structs.replace(old, **limits))

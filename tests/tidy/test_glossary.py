@@ -38,15 +38,15 @@ PLAIN = {
         amounts ask best breaker candidate case decide declaration declared described detail dispatch draining engine
         eviction explain fit fixes free health invariants jitter kinds lacking leader leaving link lone object offers
         outage packing place planned preempt prefetch preparing pretend preview priorities product quantity ranking
-        read releases repair report removals reserve reserved resources restarts rules shape shortage sim slots smaller
-        scheduler spread start stopping store subjects survey times topology traits transitions trim unconfirmed
+        read releases repair report removals reserve reserved resources restarts rules shape short shortage sim slots
+        smaller scheduler spread start stopping store subjects survey times topology traits transitions trim unconfirmed
         unread reader victim waiting workload
     """,
     "the simulator's checkers and models": """
         checkers chronicle faults floor life places standstill trial vault violation waits watched world
     """,
     "how a cluster is read and repaired": """
-        applied assembly auth caution chain damage decision endings exits found held hole in incomplete log
+        applied assembly auth caution chain damage decision endings entries exits found held hole in incomplete log
         make never orders restore room salvage
     """,
 }

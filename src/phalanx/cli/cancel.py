@@ -1,4 +1,4 @@
-"""`phalanx cancel`: jobs and tasks by name, or all jobs that fit at once.
+"""`phalanx cancel`: jobs, tasks and workflows by name, or all jobs that fit at once.
 
 Many at once are listed first and counted; on a terminal the user is asked, a script has to say `--yes`. VPSs are left
 out of many: the end of one removes its files, and whoever clears the queue does not think of them.
@@ -20,7 +20,7 @@ from phalanx.cli.ps import JobListing, NameOption, QueueOption, UserOption
 from phalanx.cli.session import session
 from phalanx.cli.status_words import LIVE
 from phalanx.core.model.amounts import plural
-from phalanx.errors import BadRequest
+from phalanx.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
     from phalanx.client.client import Client
@@ -38,7 +38,7 @@ def cancel(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: OutputOption = None,
 ) -> int:
-    """Cancel jobs or tasks, waiting or running.
+    """Cancel jobs, tasks or workflows, waiting or running.
 
     With --all, --name, --user or --queue all jobs that fit and have not ended: mine, unless --user says whose.
     VPSs are left out; `phalanx vps stop` ends them.
@@ -50,12 +50,22 @@ def cancel(
     if many:
         listing = JobListing(statuses=LIVE, name=name, user=user, mine=user is None, queue=queue)
         ids = _agreed(client, listing, yes)
-    replies, code = each_of(client.cancel, ids or [])
-    lines = [*map(_line, replies)]
+    found, code = each_of(lambda id: _cancelled(client, id), ids or [])
+    replies, lines = [reply for reply, _ in found], [_line(reply, noun) for reply, noun in found]
     if many:
         lines.append(f"{plural(len(replies), 'job')} cancelled")
     emit(replies, here.output(output), [label(each) for each in replies], lambda _wide: lines)
     return code
+
+
+def _cancelled(client: Client, id: str) -> tuple[CancelReply, str]:
+    """Cancel what an id names, and what was cancelled of it: tasks of a job, or stages of a workflow."""
+    try:
+        return client.cancel(id), "task"
+    except NotFound as error:
+        if error.reason != "IsWorkflow":
+            raise
+    return client.cancel_workflow(id), "stage"
 
 
 def _agreed(client: Client, listing: JobListing, yes: bool) -> list[str]:
@@ -80,6 +90,8 @@ def _told(jobs: list[JobView], noun: str = "job") -> str:
     return f"{plural(len(jobs), noun)} ({some}{', …' if len(jobs) > TOLD_MAX else ''})"
 
 
-def _line(reply: CancelReply) -> str:
-    stopping = f", {reply.stopping} being stopped" if reply.stopping else ""
-    return f"{label(reply)} cancelled ({plural(reply.cancelled, 'task')}{stopping})"
+def _line(reply: CancelReply, noun: str) -> str:
+    stopping = ""
+    if reply.stopping:
+        stopping = f", {reply.stopping if noun == 'task' else plural(reply.stopping, 'task')} being stopped"
+    return f"{label(reply)} cancelled ({plural(reply.cancelled, noun)}{stopping})"

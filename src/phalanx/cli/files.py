@@ -80,7 +80,7 @@ def cp(
             return
         found, _ = _of_tasks(client, id, attempt, sys.maxsize)
     except NotFound as error:
-        if error.reason == "JobNotFound":
+        if error.reason in {"JobNotFound", "IsWorkflow"}:
             error.hint = _stage_hint(client, id, path) or error.hint
         raise
     copied = sum(_copy_folder(client, view, path.rstrip("/"), target, len(found) > 1) for view in found)

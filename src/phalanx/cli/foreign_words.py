@@ -106,11 +106,8 @@ OF_COMMANDS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("-t", "--state", "--states"), "--status STATUS, or -s STATUS; repeatable"),
         **dict.fromkeys(("-j", "--job", "--jobs"), "phalanx show ID, or --tasks ID for its tasks"),
         **dict.fromkeys(("-A", "--account", "-p", "--partition"), "-q QUEUE"),
-        **dict.fromkeys(
-            ("--node", "--nodes", "--nodelist"), "phalanx node show NAME, which has the tasks of a node"
-        ),
-        "--until": "--since TIME, and --sort: there is no end",
-        "--csv": "-o json, or phalanx results ID -o csv for the tasks of a job",
+        **dict.fromkeys(("--nodes", "--nodelist"), "--node NAME"),
+        "--csv": "-o csv",
         "--format": "--columns A,B, or -o json",
     },
     "apply": {"--dry-run": "phalanx plan -f FILE, which starts nothing"},

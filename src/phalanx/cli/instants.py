@@ -8,7 +8,7 @@ from phalanx.core.model.amounts import parse_seconds
 from phalanx.errors import BadRequest
 
 
-def read_since(text: str, now: float) -> float:
+def read_since(text: str, now: float, option: str = "--since") -> float:
     """`2h` and `3d` ago, or `2026-11-18T09:00` where we are, or with a zone."""
     try:
         return max(0.0, now - parse_seconds(text))
@@ -18,5 +18,5 @@ def read_since(text: str, now: float) -> float:
         return max(0.0, datetime.fromisoformat(text).astimezone().timestamp())
     except (ValueError, OverflowError, OSError):
         raise BadRequest(
-            f"--since: {text[:80]!r} is not a time: write 2h, 3d, 2026-11-18 or 2026-11-18T09:00"
+            f"{option}: {text[:80]!r} is not a time: write 2h, 3d, 2026-11-18 or 2026-11-18T09:00"
         ) from None

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
-from phalanx.cli.job_table import job_status
+from phalanx.cli.job_table import job_status, tags_text
 from phalanx.cli.labels import label
 from phalanx.cli.members import condition_lines, counted, gang_fields, group_lines, restarts
 from phalanx.cli.output import (
@@ -31,7 +31,8 @@ from phalanx.cli.usage_table import usage_fields
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.core.model.template import fill, with_index
-from phalanx.errors import Conflict, PhalanxError
+from phalanx.errors import Conflict, NotFound, PhalanxError
+from phalanx.settings import Output
 
 if TYPE_CHECKING:
     from phalanx.client.client import Client
@@ -49,11 +50,38 @@ def show(
     ] = False,
     output: OutputOption = None,
 ) -> None:
-    """Show one job, or one task of an array by `job.index`."""
+    """Show one job, or one task of an array by `job.index`; also a workflow, or a node."""
     here = session(ctx)
     client = here.client()
-    chosen = here.output(output)
-    id = id_of(client, id)
+    try:
+        _show(client, id_of(client, id), here.output(output), env=env)
+    except NotFound as error:
+        if env or not _show_another(ctx, client, id, output, error):
+            raise
+
+
+def _show_another(
+    ctx: typer.Context, client: Client, id: str, output: Output | None, error: NotFound
+) -> bool:
+    """Show the workflow or the node of this name, where there is no such job; False if there is none either."""
+    if error.reason == "IsWorkflow":
+        from phalanx.cli.workflow import show as show_workflow
+
+        show_workflow(ctx, id, output)
+        return True
+    if error.reason != "JobNotFound":
+        return False
+    from phalanx.cli.node import show as show_node
+
+    try:
+        client.node(id)
+    except PhalanxError:  # nor is there such a node, or it may not be asked: there is no such job
+        return False
+    show_node(ctx, id, output)
+    return True
+
+
+def _show(client: Client, id: str, chosen: Output, *, env: bool) -> None:
     if env:
         found = client.environment(id)
         whole = dict(sorted({**found.exported, **found.env}.items()))
@@ -162,7 +190,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
         ("Not on", ", ".join(asked.exclude) if alone else None),
         ("Exclusive", "a node for each task" if alone and asked.exclusive else None),
         ("Spread", "over as many nodes as possible" if alone and asked.spread else None),
-        ("Tags", _tags(job)),
+        ("Tags", tags_text(job)),
         ("Time limit", describe_seconds(job.time_limit_s) if job.time_limit_s else None),
         ("Retries", _retries(job) if job.restart_limit is None else None),
         ("Restarts", restarts(job)),
@@ -187,11 +215,6 @@ def _elapsed(job: JobView) -> str | None:
     if job.started_at is None:
         return None
     return span(job.started_at, job.ended_at or SystemClock().now())
-
-
-def _tags(job: JobView) -> str:
-    every = job.tags | (job.groups[0].tags if len(job.groups) == 1 else {})
-    return ", ".join(f"{key}={value}" for key, value in every.items())
 
 
 def _retries(job: JobView) -> str:

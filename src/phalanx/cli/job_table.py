@@ -8,7 +8,7 @@ from typing import Any
 
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.labels import label
-from phalanx.cli.members import node_of, placed, standing
+from phalanx.cli.members import ENDED, node_of, placed, standing
 from phalanx.cli.output import Table, moment, soon, span, time_of_day
 from phalanx.cli.shell_exits import shell_code
 from phalanx.clock import SystemClock
@@ -42,17 +42,22 @@ def _ended(job: JobView) -> int:
 
 
 def _done(job: JobView) -> str:
-    """`3/10` have ended."""
-    failed = f" ({job.counts.failed} failed)" if job.counts.failed else ""
-    return f"{_ended(job)}/{job.tasks}{failed}"
+    """`3/10` have done their part, also those that failed; a cancelled one has not, whether it began or not."""
+    counts = job.counts
+    told = ((counts.failed, "failed"), (counts.cancelled, "cancelled"))
+    beside = ", ".join(f"{count} {word}" for count, word in told if count)
+    return f"{counts.completed + counts.failed + job.finished}/{job.tasks}" + (
+        f" ({beside})" if beside else ""
+    )
 
 
 def _nodes(job: JobView) -> str:
     """A terminal shows a few; a pipe gets all that are known, and whether there may be more."""
     most = NODES_SHOWN if sys.stdout.isatty() else NODES_KNOWN
     is_all = len(job.nodes) <= most and len(job.nodes) < NODES_KNOWN
-    is_all = is_all and job.counts.assigned + job.counts.running <= TASKS_LOOKED_AT
-    return ",".join(job.nodes[:most]) + ("" if is_all else "…")
+    looked_for = job.tasks if job.status in ENDED else job.counts.assigned + job.counts.running
+    is_all = is_all and looked_for <= TASKS_LOOKED_AT
+    return ",".join(job.nodes[:most]) + ("" if is_all or not job.nodes else "…")
 
 
 def _reason(job: JobView) -> str:
@@ -70,6 +75,12 @@ def _beside(job: JobView) -> str:
     is_partly_lost = 0 < job.unreachable < job.counts.running
     told = (f"{job.unreachable} unreachable" if is_partly_lost else "", "rest is held" if is_held else "")
     return ", ".join(filter(None, told))
+
+
+def tags_text(job: JobView) -> str:
+    """The tags of a job, with those of its only group."""
+    every = job.tags | (job.groups[0].tags if len(job.groups) == 1 else {})
+    return ", ".join(f"{key}={value}" for key, value in every.items())
 
 
 OF_JOBS: dict[str, Cell] = {
@@ -95,6 +106,7 @@ OF_JOBS: dict[str, Cell] = {
     "ENDED": lambda job, _: moment(job.ended_at),
     "BEGINS": lambda job, _: moment(job.begin_at) if job.begin_at else None,
     "WORKFLOW": lambda job, _: job.workflow,
+    "TAGS": lambda job, _: tags_text(job),
     "LONG ID": lambda job, _: job.id,
 }
 OF_TASKS: dict[str, Cell] = {
@@ -115,7 +127,7 @@ OF_TASKS: dict[str, Cell] = {
     "MESSAGE": lambda task, _: task.message,
     "LONG ID": lambda task, _: task.id,
 }
-_BEYOND_WIDE = ("STARTED", "ENDED", "BEGINS", "WORKFLOW")
+_BEYOND_WIDE = ("STARTED", "ENDED", "BEGINS", "WORKFLOW", "TAGS")
 _FEW_OF_TASKS = ("ID", "STATUS", "PARAMETERS", "NODE", "GPUS", "ATTEMPT", "EXIT", "ELAPSED", "REASON")
 NARROWS = {
     "COMMAND": 10,

@@ -142,6 +142,7 @@ COMMANDS: Entries = {
         "Manage workflows: stages that become jobs as their inputs are there.",
         {
             "submit": "workflow:submit",
+            "example": "workflow:example",
             "list": "workflow:workflows",
             "show": "workflow:show",
             "graph": "workflow:graph",

@@ -14,6 +14,7 @@ from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.core.model.reason import said
 
 ENDED = ("Completed", "Failed", "Cancelled")
+NODES_TOLD = 16
 EARLIER = "an earlier attempt: "  # of a task on a node: its message is of the attempt before
 
 
@@ -45,13 +46,30 @@ def gang_fields(job: JobView) -> list[tuple[str, object]]:
     told = f"{gang.placed} of {job.tasks} placed{beside}, {gang.needed} needed"
     if gang.members is not None:
         told = f"{gang.members} of {gang.needed} members applied"
+    if job.status in ENDED:
+        told = counted(job.counts)
     return [
-        ("Gang", f"{gang.phase}, {told}"),
+        ("Gang", f"{gang.phase}, {told}" if told else gang.phase),
+        ("Ran on" if job.status in ENDED else "Nodes", _places(job)),
+        ("Variables", _variables(job)),
         ("Gather", ", ".join(_rule(each.layer, each.must, each.multiple) for each in gang.gather)),
         ("Start attempts", _formation(gang)),
         ("Nominated", _nominated(gang)),
         ("Waits for", ", ".join(gang.promise.numbers or gang.promise.victims) if gang.promise else None),
     ]
+
+
+def _places(job: JobView) -> str:
+    """The nodes of its members."""
+    more = ", …" if len(job.nodes) > NODES_TOLD else ""
+    return ", ".join(job.nodes[:NODES_TOLD]) + more
+
+
+def _variables(job: JobView) -> str:
+    """What members find in their environment to meet each other; RANK is that of a process."""
+    is_one_process = all(group.request.gpus <= 1 for group in job.groups)
+    own = "RANK, WORLD_SIZE, LOCAL_RANK" if is_one_process else "PET_* for torchrun, which sets RANK"
+    return f"PHALANX_RANK, PHALANX_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, {own}"
 
 
 def group_lines(job: JobView) -> Iterable[str]:

@@ -132,6 +132,20 @@ def yaml_text(value: Any) -> str:
     return yaml.safe_dump(msgspec.to_builtins(value), allow_unicode=False, sort_keys=False)
 
 
+def no_formula(cell: Any) -> Any:
+    """Text that a spreadsheet would compute gets an apostrophe before it; numbers stay numbers."""
+    if not isinstance(cell, str):
+        return cell
+    cell = CONTROL.sub("", cell)  # first, so that none of them hides the sign that follows it
+    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
 def note(text: str) -> None:
     """Chatter: to standard error, so that a pipe gets data only."""
     print(clean_lines(text), file=sys.stderr, flush=True)

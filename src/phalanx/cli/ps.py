@@ -14,17 +14,17 @@ from enum import Enum
 from functools import partial
 from heapq import merge
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 from msgspec import Struct
 
 from phalanx.api.schema.jobs import JobView, StatusWord, TaskView
-from phalanx.cli.completion import job_ids
+from phalanx.cli.completion import job_ids, node_names
 from phalanx.cli.instants import read_since
 from phalanx.cli.job_table import SPARE, check_columns, chosen_columns, sorted_jobs, table_of
 from phalanx.cli.labels import label
-from phalanx.cli.output import OutputOption, Table, note
+from phalanx.cli.output import Table, note
 from phalanx.cli.pages import each_item
 from phalanx.cli.rows import show_rows
 from phalanx.cli.session import session
@@ -41,7 +41,9 @@ SCREEN_ROWS = 100
 Status = Enum("Status", [(word, word) for word in get_args(StatusWord)])  # type: ignore[misc]
 MineOption = Annotated[bool, typer.Option("--mine", "-m", help="Only my jobs.")]
 UserOption = Annotated[str | None, typer.Option("--user", "-u", help="Only jobs of this user.")]
-NameOption = Annotated[str | None, typer.Option("-n", "--name", help="Only jobs with this name.")]
+NameOption = Annotated[
+    str | None, typer.Option("-n", "--name", help="Only jobs with this name; * stands for any text: 'exp*'.")
+]
 QueueOption = Annotated[str | None, typer.Option("-q", "--queue", help="Only jobs of this queue.")]
 
 StatusOption = Annotated[
@@ -62,6 +64,21 @@ SinceOption = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Only jobs submitted since: 2h, 3d, 2026-11-18 or 2026-11-18T09:00."),
 ]
+UntilOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only jobs submitted before: 2h, 3d, 2026-11-18, …")
+]
+NodeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NODE",
+        help="Only jobs with a task on this node; of ended ones, with one that was there.",
+        autocompletion=node_names,
+    ),
+]
+ListFormat = Literal["table", "json", "yaml", "wide", "name", "csv"]
+ListOutputOption = Annotated[
+    ListFormat | None, typer.Option("-o", "--output", help="Output format.", show_default="table")
+]
 TasksOption = Annotated[
     str | None, typer.Option(metavar="JOB", help="The tasks of one job.", autocompletion=job_ids)
 ]
@@ -81,6 +98,7 @@ LimitOption = Annotated[
 class JobListing(Struct, frozen=True, kw_only=True):
     """Which jobs or tasks to show."""
 
+    ids: Sequence[str] = ()  # these jobs, and no others
     job: str | None = None  # whose tasks; None: jobs
     statuses: Sequence[str] = ()  # as lists show them
     queue: str | None = None
@@ -89,9 +107,14 @@ class JobListing(Struct, frozen=True, kw_only=True):
     user: str | None = None
     mine: bool = False
     since: float | None = None
+    until: float | None = None
+    node: str | None = None
 
     def read(self, client: Client, most: int = sys.maxsize) -> Iterator[JobView | TaskView]:
         """The newest first, a page at a time, at most so many."""
+        if self.ids:
+            named = [client.job(id) for id in self.ids]
+            return iter([job for job in named if not self.statuses or fits(job, self.statuses)][:most])
         asked = sys.maxsize if is_finer(self.statuses) else most
         items = self.jobs(client, asked) if self.job is None else self._tasks(client, self.job, asked)
         if not is_finer(self.statuses):
@@ -108,6 +131,8 @@ class JobListing(Struct, frozen=True, kw_only=True):
             user=self.user,
             mine=self.mine,
             since=self.since,
+            until=self.until,
+            node=self.node,
         )
         lists = [each_item(partial(ask, status=status), most) for status in self._statuses]
         # Ids grow with time, so of several lists that one is next which has the greatest id. Between two lists a job
@@ -129,6 +154,12 @@ class JobListing(Struct, frozen=True, kw_only=True):
 
 def ps(  # noqa: PLR0913, PLR0917 - its options
     ctx: typer.Context,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID]...", help="Only these jobs.", autocompletion=job_ids, show_default=False
+        ),
+    ] = None,
     every: Annotated[bool, typer.Option("-a", "--all", help="Include ended jobs.")] = False,
     mine: MineOption = False,
     user: UserOption = None,
@@ -137,12 +168,14 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
     name: NameOption = None,
     selector: SelectorOption = None,
     since: SinceOption = None,
+    until: UntilOption = None,
+    node: NodeOption = None,
     tasks: TasksOption = None,
     sort: SortOption = None,
     columns: ColumnsOption = None,
     watch: WatchOption = False,
     limit: LimitOption = None,
-    output: OutputOption = None,
+    output: ListOutputOption = None,
 ) -> None:
     """List jobs, the newest first.
 
@@ -150,9 +183,11 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
     """
     here = session(ctx)
     check_columns(columns, of_tasks=tasks is not None)
-    chosen = here.output(output)
-    statuses = [each.value for each in status or []] or ([] if every or tasks else list(LIVE))
+    chosen: ListFormat = output if output == "csv" else here.output(output)
+    _check_ids(ids or [], tasks)
+    statuses = [each.value for each in status or []] or ([] if every or tasks or ids else list(LIVE))
     listing = JobListing(
+        ids=ids or [],
         job=tasks,
         statuses=statuses,
         queue=queue,
@@ -161,19 +196,27 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
         user=user,
         mine=mine,
         since=None if since is None else read_since(since, SystemClock().now()),
+        until=None if until is None else read_since(until, SystemClock().now(), "--until"),
+        node=node,
     )
-    shown = Shown(listing, sort, columns, chosen == "wide", WaitingReasons(SystemClock()))
+    shown = Shown(listing, sort, columns, chosen in {"wide", "csv"}, WaitingReasons(SystemClock()))
     if watch:
+        if chosen == "csv":
+            raise typer.BadParameter("-w shows changes; csv is for a list", param_hint="-o")
         from phalanx.cli.live import follow
 
         follow(here, tasks, chosen, shown.screen)
         return
-    client, most = here.client(), _most(limit)
+    _list(here.client(), shown, chosen, _most(limit))
+
+
+def _list(client: Client, shown: Shown, chosen: ListFormat, most: int) -> None:
+    """Print the list once, and below it what of it is missing."""
     rest = shown.items(client, most)
     items = islice(rest, most)
     count = show_rows(items, chosen, label, partial(shown.table, client))
     if not count and chosen in {"table", "wide"}:
-        note(_nothing(client, listing))
+        note(_nothing(client, shown.listing))
     if shown.reasons.is_cut:
         note(f"reasons are those of the first {JOBS_MAX} waiting jobs at most: phalanx why ID")
     if count == most and next(rest, None) is not None:
@@ -188,7 +231,7 @@ def tasks_of(
     columns: ColumnsOption = None,
     watch: WatchOption = False,
     limit: LimitOption = None,
-    output: OutputOption = None,
+    output: ListOutputOption = None,
 ) -> None:
     """List the tasks of one job."""
     ps(
@@ -249,6 +292,15 @@ class Shown(Struct, frozen=True):
         return not client.jobs(mine=True, user=users.pop(), limit=1).items
 
 
+def _check_ids(ids: Sequence[str], tasks: str | None) -> None:
+    """`ps waiting` means a status, and `ps 4 --tasks 5` is two lists."""
+    if ids and tasks:
+        raise typer.BadParameter("give jobs, or --tasks and one job", param_hint="ID")
+    word = "pending" if ids and ids[0].lower() in {"waiting", "queued"} else "".join(ids[:1]).lower()
+    if word in {each.value.lower() for each in ShownStatus}:
+        raise typer.BadParameter(f"{ids[0]} is a status: phalanx ps -s {word}", param_hint="ID")
+
+
 def _most(limit: int | None) -> int:
     """How many to list: a screen gets what it can use, a file or a pipe everything."""
     if limit is None:
@@ -270,10 +322,23 @@ def _nothing(client: Client, listing: JobListing) -> str:
     """That the list is empty, and where the others are."""
     if listing.queue is not None and (unknown := _unknown_queue(client, listing.queue)):
         return unknown
+    if listing.node is not None:
+        client.node(listing.node)  # there is no such node: that is the error
     if listing.job is not None or listing.statuses != list(LIVE):
         return "nothing to list"
-    is_all = not any(
-        (listing.queue, listing.name, listing.selector, listing.user, listing.mine, listing.since)
+    is_all = (
+        not any(
+            (
+                listing.queue,
+                listing.name,
+                listing.selector,
+                listing.user,
+                listing.mine,
+                listing.since,
+                listing.until,
+            )
+        )
+        and listing.node is None
     )
     counts = client.cluster().tasks
     ended = counts.completed + counts.failed + counts.cancelled

@@ -17,7 +17,7 @@ from phalanx.api.schema.queues import (
     UserLimitsView,
 )
 from phalanx.cli import queue_options as o
-from phalanx.cli.output import OutputOption, Table, emit, fields, note, size
+from phalanx.cli.output import OutputOption, Table, emit, fields, size
 from phalanx.cli.session import CliSession, session
 from phalanx.core.model.amounts import describe_seconds
 from phalanx.core.model.queues import PRIORITY_OF_USERS
@@ -27,24 +27,22 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)
 
 
 def queues(ctx: typer.Context, output: OutputOption = None) -> None:
-    """List queues: usage, quota and number of waiting jobs."""
+    """List queues: usage of quota (4/8), limits of users, and number of waiting jobs."""
     here = session(ctx)
     found = here.client().queues()
     chosen = here.output(output)
-    has_access = any(_access(view.quota) for view in found)
+    has_access, has_limits = (
+        any(map(of, (view.quota for view in found))) for of in (_access, _limits_of_users)
+    )
     headings = ["NAME", "TASKS", "CORES", "MEMORY", "GPUS", "UNFINISHED", "WAITING"]
-    table = Table(*headings, *(["ACCESS"] if has_access else []), narrows={"ACCESS": 10, "NAME": 10})
+    headings += (["USER LIMITS"] if has_limits else []) + (["ACCESS"] if has_access else [])
+    table = Table(*headings, narrows={"USER LIMITS": 12, "ACCESS": 10, "NAME": 10})
     for view in found:
         limit = None if view.quota is None else view.quota.submitted
         row = [view.name, *_held(view.used, view.quota), _of(view.submitted, limit), view.waiting]
+        row += [_limits_of_users(view.quota)] if has_limits else []
         table.add(*row, *([_access(view.quota) or "all"] if has_access else []))
     emit(found, chosen, [view.name for view in found], lambda _wide: table)
-    open_ones = [view.name for view in found if view.quota is None or view.quota.priority_max is None]
-    if open_ones and chosen in {"table", "wide"}:
-        note(
-            f"users may give jobs priorities up to {PRIORITY_OF_USERS} in {', '.join(open_ones[:4])}"
-            f"{', …' if len(open_ones) > 4 else ''}: `phalanx queue set NAME --priority-max N` sets a limit"
-        )
 
 
 def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
@@ -75,6 +73,7 @@ def set_quota(  # noqa: PLR0913, PLR0917 - its options
     approval_within: o.WithinOption = None,
     dispatch_mode: o.ModeOption = None,
     selection: o.SelectionOption = None,
+    order: o.OrderOption = None,
     output: OutputOption = None,
 ) -> None:
     """Create a queue or change it. What is left out stays as it is; `none` takes a limit away.
@@ -92,6 +91,7 @@ def set_quota(  # noqa: PLR0913, PLR0917 - its options
         "priority_max": priority_max,
         "dispatch_mode": dispatch_mode,
         "selection": selection,
+        "order": order,
         "users": None if users is None else o.names(users),
         "roles": None if roles is None else o.names(roles),
     }
@@ -133,14 +133,17 @@ def _tell(view: QueueView, output: Output) -> None:
 
 def _facts(view: QueueView) -> list[tuple[str, object]]:
     quota = view.quota
+    highest = None if quota is None else quota.priority_max
     names = ("Tasks", "Cores", "Memory", "GPUs")
     pairs: list[tuple[str, object]] = [*zip(names, _held(view.used, quota), strict=True)]
     pairs.append(("Unfinished tasks", _of(view.submitted, None if quota is None else quota.submitted)))
+    at_most = f"{PRIORITY_OF_USERS} for users; queue set --priority-max changes it"
+    pairs.append(("Priority at most", at_most if highest is None else highest))
     if quota is not None:
         pairs += [
-            ("Priority at most", quota.priority_max),
             ("Dispatch mode", quota.dispatch_mode),
             ("Selection", quota.selection),
+            ("Order", "fair" if quota.order == "fair" else None),
             ("Users", ", ".join(quota.users)),
             ("Roles", ", ".join(quota.roles)),
             ("Each user", "" if quota.each_user is None else _limits_text(quota.each_user)),
@@ -184,6 +187,16 @@ def _limits_text(limits: UserLimitsView) -> str:
         "submitted": limits.submitted,
     }
     return ", ".join(f"{value} {name}" for name, value in terms.items() if value is not None)
+
+
+def _limits_of_users(quota: QuotaView | None) -> str:
+    """What each user may hold, and users for whom other limits are set."""
+    if quota is None:
+        return ""
+    each = "" if quota.each_user is None else f"each {_limits_text(quota.each_user)}"
+    return "; ".join(
+        filter(None, (each, *(f"{user} {_limits_text(limits)}" for user, limits in quota.by_user.items())))
+    )
 
 
 def _access(quota: QuotaView | None) -> str:

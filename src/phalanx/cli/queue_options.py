@@ -10,6 +10,7 @@ from msgspec import structs
 from phalanx.api.schema.queues import ApprovalSpec, QuotaSpec, UserLimitsSpec
 from phalanx.cli.session import read_cores, read_memory
 from phalanx.core.model.dispatch import DispatchMode, Selection
+from phalanx.core.model.queues import QueueOrder
 
 NONE = "none"  # takes a limit away
 LIMITS = ("running", "cores", "memory", "gpus", "submitted")  # of a user
@@ -77,6 +78,14 @@ ModeOption = Annotated[
 SelectionOption = Annotated[
     Selection | None,
     typer.Option(help="Which node the adaptive mode prefers.", show_default="the cluster's"),
+]
+OrderOption = Annotated[
+    QueueOrder | None,
+    typer.Option(
+        help="Which of the jobs with one priority goes first: the one that came first, or, with fair, the one whose "
+        "user holds the smallest part of the cluster.",
+        show_default="arrival",
+    ),
 ]
 
 

@@ -1,6 +1,7 @@
 """`phalanx results`: parameters, outcome, usage and result of each task of a job, as a table, CSV or JSON.
 
-Of a job whose failed tasks were retried, each task is shown once, with its newest outcome. A table leaves out columns
+Of a job whose failed tasks were retried, each task is shown once, with its newest outcome; a retry that is named by its
+own number is shown alone. A table leaves out columns
 that would be empty, and on a terminal the parameters that are the same everywhere; CSV and JSON have everything.
 """
 
@@ -17,10 +18,10 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from phalanx.api.schema.jobs import TaskView
+from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.job import IdArgument, id_of
 from phalanx.cli.labels import label
-from phalanx.cli.output import CONTROL, Table, clean, emit, note
+from phalanx.cli.output import CONTROL, Table, clean, emit, no_formula, note
 from phalanx.cli.pages import collected
 from phalanx.cli.ps import Status
 from phalanx.cli.session import session
@@ -65,11 +66,13 @@ def results(
         int, typer.Option(min=1, help="Maximum number of tasks, the first as they are sorted.")
     ] = 100_000,
     retries: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--with-retries/--without-retries", help="Show the newest outcome of tasks that were retried."
+            "--with-retries/--without-retries",
+            help="Show all tasks of the first job, each with its newest outcome.",
+            show_default="with, unless ID is the number of a retry",
         ),
-    ] = True,
+    ] = None,
     status: Annotated[
         list[Status] | None,
         typer.Option("-s", "--status", case_sensitive=False, help="Only tasks with this status; repeatable."),
@@ -93,7 +96,11 @@ def results(
     if "." in id:
         tasks = [client.task(id)]
     else:
-        tasks, more = _newest(client, id, most) if retries else collected(partial(client.tasks, id), most)
+        job = client.job(id)
+        is_alone = _is_retry_by_number(job, id) if retries is None else not retries
+        tasks, more = (
+            collected(partial(client.tasks, job.id), most) if is_alone else _newest(client, job, most)
+        )
     _refuse_hidden(client, tasks)
     rows = [_row(_with_result(client, task)) for task in tasks if not wanted or task.status in wanted]
     rows = rows if sort is None else _sorted(rows, sort)
@@ -108,9 +115,16 @@ def results(
         note(f"showing {limit} tasks; use --limit for more")
 
 
-def _newest(client: Client, id: str, limit: int) -> tuple[list[TaskView], bool]:
+def _is_retry_by_number(job: JobView, asked: str) -> bool:
+    """Whether a retry was asked for by its own number or id; a name is that of the first job, too."""
+    if not job.repeats or not (asked == str(job.number) or job.id.startswith(asked.lower())):
+        return False
+    note(f"{label(job)} is a retry and has the tasks that ran again; --with-retries shows all")
+    return True
+
+
+def _newest(client: Client, job: JobView, limit: int) -> tuple[list[TaskView], bool]:
     """The tasks of a job, each as the last job has it that repeats it."""
-    job = client.job(id)
     try:
         first = client.job(job.repeats) if job.repeats else job
     except NotFound:  # it is no longer kept
@@ -277,20 +291,6 @@ def _measured(rows: list[ResultRow]) -> Iterator[tuple[str, list[str]]]:
     yield "GPU", [percent(row.gpu_use) or "" for row in rows]
 
 
-def _no_formula(cell: Any) -> Any:
-    """Text that a spreadsheet would compute gets an apostrophe before it; numbers stay numbers."""
-    if not isinstance(cell, str):
-        return cell
-    cell = CONTROL.sub("", cell)  # first, so that none of them hides the sign that follows it
-    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
-
-
 def _csv(rows: list[ResultRow]) -> str:
     """As a spreadsheet or pandas reads it; what a terminal would obey is left out."""
     keys, names = _keys(rows), _names(rows)
@@ -299,7 +299,7 @@ def _csv(rows: list[ResultRow]) -> str:
     heads = ["result"] if keys is None else keys
     taken = {*OWN, *heads}
     writer.writerow(
-        map(_no_formula, [*OWN, *(f"param.{name}" if name in taken else name for name in names), *heads])
+        map(no_formula, [*OWN, *(f"param.{name}" if name in taken else name for name in names), *heads])
     )
     writer.writerows(
         [
@@ -313,8 +313,8 @@ def _csv(rows: list[ResultRow]) -> str:
                 row.reason,
             ),
             *(row.memory_peak_bytes, row.cpu_s, row.gpu_use, row.gpu_memory_peak_bytes),
-            *(_no_formula(row.params.get(name, "")) for name in names),
-            *map(_no_formula, _cells(row, keys)),
+            *(no_formula(row.params.get(name, "")) for name in names),
+            *map(no_formula, _cells(row, keys)),
         ]
         for row in rows
     )

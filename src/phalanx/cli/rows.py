@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from textwrap import indent
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
-from phalanx.cli.output import Table, clean, json_text, plain_lines, yaml_text
+from phalanx.cli.columns import NOTHING
+from phalanx.cli.output import Table, clean, json_text, no_formula, plain_lines, yaml_text
 from phalanx.settings import Output
 
 T = TypeVar("T")
@@ -18,7 +20,10 @@ PIECE = 1000
 
 
 def show_rows(
-    items: Iterator[T], output: Output, name: Callable[[T], str], draw: Callable[[Sequence[T]], Table]
+    items: Iterator[T],
+    output: Output | Literal["csv"],
+    name: Callable[[T], str],
+    draw: Callable[[Sequence[T]], Table],
 ) -> int:
     """Show all items; how many there were. No more than a piece of them is held at once."""
     if output == "json":
@@ -27,6 +32,8 @@ def show_rows(
     while piece := list(islice(items, PIECE)):
         if output == "yaml":
             sys.stdout.write(yaml_text(piece))
+        elif output == "csv":
+            _csv(draw(piece), with_headings=not count)
         elif output == "name":
             sys.stdout.writelines(f"{clean(name(item))}\n" for item in piece)
         elif sys.stdout.isatty():
@@ -34,9 +41,19 @@ def show_rows(
         else:
             widths = _write(draw(piece), widths)
         count += len(piece)
+    if not count and output == "csv":
+        _csv(draw([]), with_headings=True)
     if not count and output == "yaml":
         sys.stdout.write("[]\n")
     return count
+
+
+def _csv(table: Table, *, with_headings: bool) -> None:
+    """As a spreadsheet or pandas reads it: an empty cell where there is nothing."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    if with_headings:
+        writer.writerow(table.headings)
+    writer.writerows([no_formula("" if cell == NOTHING else cell) for cell in row] for row in table.rows)
 
 
 def _write(table: Table, widths: list[int]) -> list[int]:

@@ -96,8 +96,9 @@ class SubmitOptions(Struct, kw_only=True):
         int,
         typer.Option(
             min=1,
-            help="Number of tasks; several start together or not at all (a gang). Each has"
-            " PHALANX_RANK, MASTER_ADDR and what a bare torchrun needs.",
+            help="Number of tasks; several start together or not at all (a gang). Each has PHALANX_RANK,"
+            " PHALANX_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and PET_* for a bare torchrun, which sets RANK;"
+            " with at most one GPU each they have RANK themselves.",
         ),
     ] = 1
     min: Annotated[

@@ -53,24 +53,6 @@ def _output_hint(error: typer.TyperException, command: str) -> str:
     return f"-o is the format of what phalanx prints; for the output of a task, {OUR_LOGS}" if is_file else ""
 
 
-def _extra_hint(error: typer.TyperException, command: str) -> str:
-    """`ps 4` means one job, `ps waiting` a status."""
-    found = re.fullmatch(
-        r"Got unexpected extra arguments? \((.*)\)", error.format_message().replace("(s)", "s")
-    )
-    if found is None or command != "ps":
-        return ""
-    from phalanx.cli.status_words import (
-        ShownStatus,
-    )  # not before it is needed: it takes the views of jobs along
-
-    word = found[1].split(" ", 1)[0]
-    word = "pending" if word in {"waiting", "queued"} else word
-    if word.lower() in {each.value.lower() for each in ShownStatus}:
-        return f"phalanx ps -s {word}"
-    return f"phalanx show {word} shows one job, phalanx ps --tasks {word} its tasks"
-
-
 def usage_hint(error: typer.TyperException) -> str:
     """What to use instead of an option of another scheduler, or where to read more: the help of the command."""
     ctx = getattr(error, "ctx", None)
@@ -79,7 +61,7 @@ def usage_hint(error: typer.TyperException) -> str:
     if ours := foreign_hint(error):
         return ours
     command = ctx.command_path.rpartition(" ")[2]
-    if meant := _gpus_hint(error) or _output_hint(error, command) or _extra_hint(error, command):
+    if meant := _gpus_hint(error) or _output_hint(error, command):
         return meant
     given = getattr(getattr(error, "param", None), "opts", [])
     if error.format_message().startswith("Missing option") and "--file" in given:

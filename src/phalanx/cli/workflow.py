@@ -1,4 +1,4 @@
-"""`phalanx workflow`: submit files of stages, look at how far they are, cancel, and run stages again."""
+"""`phalanx workflow`: submit files of stages, look at how far they are, cancel, run stages again; an example."""
 
 from __future__ import annotations
 
@@ -36,6 +36,29 @@ from phalanx.core.model.amounts import plural
 from phalanx.errors import BadRequest
 
 WorkflowArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the workflow, or a prefix of it.")]
+
+
+EXAMPLE = """\
+# Submit it with `phalanx workflow submit -f flow.yaml`, look at it with `phalanx workflow show last`.
+name: example
+stages:
+  - name: prepare
+    command: |  # a text is for /bin/sh
+      echo '{"rows": 100}' > "$PHALANX_RESULT"
+
+  - name: train
+    needs: [prepare]
+    env: {ROWS: "${prepare.result.rows}"}  # a value of the result of another stage
+    command: |
+      echo "training on $ROWS rows"
+      echo '{"loss": 0.25}' > "$PHALANX_RESULT"
+    cores: 1  # gpus, memory, time_limit, ...: every field of a job file
+    retries: 1
+
+  - name: report
+    needs: [train]
+    command: [echo, "loss:", "${train.result.loss}"]  # a list is a program and its arguments
+"""
 
 
 def submit(  # noqa: PLR0913, PLR0917 - its options
@@ -88,6 +111,11 @@ def submit(  # noqa: PLR0913, PLR0917 - its options
         raise
     tell_ends(views, chosen)
     return exit_of(views)
+
+
+def example() -> None:
+    """Print a small workflow file that runs as it is: phalanx workflow example > flow.yaml."""
+    sys.stdout.write(EXAMPLE)
 
 
 def workflows(

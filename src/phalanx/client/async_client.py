@@ -150,8 +150,9 @@ class AsyncClient(
     async def jobs(
         self, *, cursor: str | None = None, limit: int = 100, **filters: Unpack[JobFilters]
     ) -> Page[JobView]:
-        """Newest first, of those that fit all of `status`, `queue`, `name`, `user`, `mine` (your own), `since`
-        (submitted then or later, in seconds since 1970), and `selector` as for `phalanx ps -l`.
+        """Newest first, of those that fit all of `status`, `queue`, `name` (`exp*` for all that begin so), `user`,
+        `mine` (your own), `since` (submitted then or later, in seconds since 1970), `until` (before that), `node`, and
+        `selector` as for `phalanx ps -l`.
         """
         return await self._ask(calls.jobs(filters, cursor, limit))
 

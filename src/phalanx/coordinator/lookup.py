@@ -215,8 +215,22 @@ async def find_task(requests: Requests, store: Store, text: str) -> tuple[JobSta
         hint = f"its indexes are {job.job.array or f'0-{job.job.tasks - 1}'}"
         if job.job.array is None and job.job.tasks == 1:
             hint = f"it has one task: {job.job.id}"
+        if (first := await _in_first(requests, store, job, int(index_text))) is not None:
+            hint = f"it repeats tasks of another job, which has that one: {first}"
         raise NotFound(f"job {job.job.id} has no task {index_text}", reason="TaskNotFound", hint=hint)
     return job, position
+
+
+async def _in_first(requests: Requests, store: Store, job: JobState, index: int) -> str | None:
+    """The task of this index in the job that a retry repeats; None if there is none, or it is no longer kept."""
+    if not job.job.repeats:
+        return None
+    try:
+        first = await _find_job(requests.state, store, job.job.repeats)
+    except NotFound:
+        return None
+    position = first.job.position(index)
+    return None if position is None else first.job.task_id(position)
 
 
 async def find_one_task(requests: Requests, store: Store, text: str) -> tuple[JobState, int]:
@@ -242,7 +256,7 @@ def refuse_merged(job: JobState, what: str, command: str) -> None:
 def _is_workflow(id: str) -> NotFound:
     return NotFound(
         f"{id} is a workflow, not a job",
-        reason="JobNotFound",
+        reason="IsWorkflow",
         hint=f"phalanx workflow show {id}, phalanx workflow wait {id}, phalanx workflow cancel {id};"
         f" {id}:STAGE names the job of a stage",
     )

@@ -57,7 +57,8 @@ class StateReads:
         self._clock = clock
 
     async def jobs(self, query: JobsQuery, user: str) -> Page[JobView]:
-        asked, cursor, limit = Asked.of(query, user), query.cursor, query.limit
+        known = self._loop.state.known_names
+        asked, cursor, limit = Asked.of(query, user, known), query.cursor, query.limit
         if cursor is not None and not is_job_id(cursor):
             raise BadRequest(f"{cursor[:80]!r} is not a cursor of this list", reason="BadCursor")
         found: list[JobView] = []

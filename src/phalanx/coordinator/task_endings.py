@@ -5,6 +5,7 @@ from __future__ import annotations
 from phalanx.coordinator.evictions import last_eviction
 from phalanx.core.cluster.cancels import who_cancelled
 from phalanx.core.cluster.jobs import NO_CODE, JobState
+from phalanx.core.explain.attempts import lacking_rank
 from phalanx.core.model.orders import Status, Why
 
 DONE = "finished with code 0; Completed once its whole job is"
@@ -19,6 +20,7 @@ def last_words(job: JobState, position: int, held: dict[int, str]) -> tuple[str,
         return f"cancelled by {user}", stderr_tail
     if job.why[position] == Why.EVICTED and (condition := job.conditions.get(position)) is not None:
         message = condition.message
+    message = "; ".join(filter(None, (message, lacking_rank(job, position))))
     attempt = job.live.get(position)
     if attempt is None:
         return message, stderr_tail

@@ -88,7 +88,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         kind="command" if spec.vps is None else "vps",
         number=job.arrival,
         paused=sum(bool(each.paused) for each in live),
-        nodes=list({each.node: None for each in islice(job.live.values(), NODES_LOOKED_AT)})[:NODES_SHOWN],
+        nodes=_nodes(state, job),
         begin_at=spec.begin_at or None,
         revision=spec.revision,
         evicted="" if (left := last_eviction(job)) is None else left.message,
@@ -98,6 +98,14 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         retries=list(state.repeated.get(spec.id, ())),
         unreachable=count_unreachable(state, job, live),
     )
+
+
+def _nodes(state: ClusterState, job: JobState) -> list[str]:
+    """Where its tasks are; once it has ended, where they were."""
+    if job.is_over and not job.live and job.nodes:
+        rows = dict.fromkeys(islice(job.nodes, NODES_LOOKED_AT))
+        return [state.known_names[row - 1] for row in rows if row][:NODES_SHOWN]
+    return list({each.node: None for each in islice(job.live.values(), NODES_LOOKED_AT)})[:NODES_SHOWN]
 
 
 def stage_of(state: ClusterState, job: Job) -> str:

@@ -30,7 +30,7 @@ from phalanx.manifests.view import Source, View
 
 NODES_MAX = 200_000
 WORDS = ("nodes", "running", "waiting", "topology", "queues", "now")
-_ACCESS = ("users", "roles", "submitted", "each_user", "by_user", "approval")
+_ACCESS = ("users", "roles", "submitted", "each_user", "by_user", "approval", "order")
 _RANGE = re.compile(r"\[([0-9]{1,9})-([0-9]{1,9})\]", re.ASCII)
 
 
@@ -210,7 +210,7 @@ def _queues(queues: View) -> dict[str, Quota]:
 
 
 def _access(view: View) -> dict[str, Any]:
-    """Who may use a queue, what each user may hold there, and whether jobs wait for an approval."""
+    """Who may use a queue, what each user may hold there, whether jobs wait for an approval, and their order."""
     given = {key: view.get(key) for key in _ACCESS if key in view}
     try:
         read = to_quota(convert(given, QuotaSpec))

@@ -126,9 +126,7 @@ def _check_keys(document: View, placed: bool) -> None:
         if "groups" in document and key in ONLY_OF_GROUPS:
             raise document.error(key, "with groups it belongs in each of them, not beside them")
         if key in OF_WORKFLOWS:
-            text = (
-                "is of a workflow, not of a job: one begins with `kind: Workflow` and `spec: {stages: […]}`"
-            )
+            text = "is of a workflow, not of a job: one has `name` and `stages: [{name, command, needs}]`"
             raise document.error(key, f"{text} (docs/guides/workflows.md)", reason="UnknownField")
     if errors := list(islice(_unknown_keys(document, extra, placed), ERRORS_MAX)):
         raise together(errors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.api.schema.fields import shown
 from phalanx.manifests.load import Document, Map
+from phalanx.manifests.short_workflow import is_short
 from phalanx.manifests.view import View
 
 TITLE_MAX = 600  # characters: a kind, a namespace and a name of Kubernetes
@@ -65,8 +66,8 @@ def _title(document: Document) -> str:
     kind = content.get("kind")
     metadata = content.get("metadata")
     if not isinstance(kind, str):
-        name = content.get("name")
-        return f"job {name}" if isinstance(name, str) else ""
+        name, noun = content.get("name"), "workflow" if is_short(content) else "job"
+        return f"{noun} {name}" if isinstance(name, str) else ""
     if not isinstance(metadata, dict):
         return kind
     name, namespace = metadata.get("name"), metadata.get("namespace") or "default"

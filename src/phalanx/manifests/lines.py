@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from phalanx.manifests.load import Map
+from phalanx.manifests.short_workflow import NEEDS, is_short
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[([0-9]+)\]")
 _STAGE = re.compile(r"stages\[([0-9]+)\](?: \([^)]*\))?\.?([^: ]*)")
@@ -41,9 +42,17 @@ def stage_line(content: Map, complaint: str, names: Sequence[str]) -> int:
     if found is None:
         return line_of(content, "")
     number, field = found
+    if is_short(content):
+        return _short_line(content, number, field.removeprefix("job.").removeprefix("groups[0]."))
     field = _OF_ENTRIES.get(field) or f"spec.{field.removeprefix('job.').removeprefix('groups[0].')}"
     if not isinstance(spec, dict) or (
         "stages" not in spec and "graph" not in spec
     ):  # one task, without a list
         return line_of(content, field)
     return line_of(content, f"spec.{shape}[{number}].{field}")
+
+
+def _short_line(content: Map, number: int, field: str) -> int:
+    """The line of a field of a stage in the short form, which has several words for what comes before it."""
+    words = {"after": NEEDS, "shell": ("shell", "command")}.get(field, (field,))
+    return max(line_of(content, f"stages[{number}].{word}") for word in words)

@@ -19,6 +19,7 @@ WILDCARDS = ("", "any", "auto", "*")
 def wrong(view: View, path: str, text: str) -> ManifestError:
     """An error about a field of a stage's spec, which may have been inherited; the line is that of the stage."""
     before = view.path.removesuffix("spec").rstrip(".")
+    path = path.removeprefix("spec.") if view.source.is_short else path
     where = f"{before}.{path}" if before else path
     return ManifestError(
         view.where(), ": ".join(filter(None, (view.source.title, where, text))), reason="InvalidField"

@@ -14,12 +14,13 @@ from typing import Any
 from phalanx.api.schema.fields import shown
 from phalanx.manifests.caution import Cautions, ManifestError
 from phalanx.manifests.load import Document, Map, place
+from phalanx.manifests.short_workflow import is_short
 
 
 class Source:
     """The document of some views: its file, its title, and where its cautions go."""
 
-    __slots__ = ("cautions", "file", "for_plan", "lenient", "title")
+    __slots__ = ("cautions", "file", "for_plan", "is_short", "lenient", "title")
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class Source:
         for_plan: bool = False,
     ) -> None:
         self.file = document.file
+        self.is_short = is_short(document.content)  # a workflow whose stages have no spec of their own
         self.for_plan = for_plan  # nothing will be run, so fields of a running program do not matter
         self.title = title
         self.cautions = cautions

@@ -1,6 +1,6 @@
-"""Workflow files, as FlowMesh writes them: one task, a chain of `stages`, or the `nodes` of a `graph`.
+"""Workflow files, as FlowMesh writes them or in the short form: what of a spec becomes which stage of a workflow.
 
-Every stage inherits the spec at the top, merged deeply: mappings into mappings, everything else is replaced. Fields of
+Where the stages are written, and what each inherits, is read by `stage_entries.py`. Fields of
 job files (`command`, `env`, `time_limit`, …) may stand in a stage's spec. All other fields are for the program, which
 gets the whole spec as JSON; a stage that gives a command and no task type may only use those known here, so that a
 misspelt field is an error.
@@ -8,7 +8,6 @@ misspelt field is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -20,23 +19,21 @@ from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.short_forms import ease_group, ease_job
 from phalanx.api.schema.workflows import ConditionSpec, StageSpec, TaskProgram, WorkflowSpec, to_workflow
-from phalanx.core.model.job import RETRIES_MAX, is_job_id
+from phalanx.core.model.job import RETRIES_MAX
 from phalanx.core.model.references import as_text
-from phalanx.core.model.workflow import STAGES_MAX, WORKFLOW_BYTES_MAX
+from phalanx.core.model.workflow import WORKFLOW_BYTES_MAX
 from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.caution import Cautions, ManifestError
 from phalanx.manifests.containers import NOTHING_RUNS
 from phalanx.manifests.found import ParsedJob, plain_name
 from phalanx.manifests.lines import stage_line
-from phalanx.manifests.load import DEPTH_MAX, Map, place
+from phalanx.manifests.load import Map, place
+from phalanx.manifests.short_workflow import HEAD, NEEDS, VERSIONS, is_short
+from phalanx.manifests.stage_entries import ABOUT_STAGES, AFTER, LIMITS, entries
 from phalanx.manifests.stage_resources import cores, hardware, mapping, meant, near, wrong
 from phalanx.manifests.view import View
 
-VERSIONS = ("flowmesh/", "mloc", "phalanx/")
 ATTEMPTS = 3  # runs of a stage in all, unless its file says otherwise
-_ENTRY_FIELDS = ("name", "id", "spec", "dependsOn")
-_LIMITS = ("deadline", "budget")
-_ABOUT_STAGES = ("stages", "graph", "dependsOn", "condition", *_LIMITS)
 _GROUP_FIELDS = frozenset(GroupSpec.__struct_fields__) - {"name", "after", "objects", "optional", "min"}
 _JOB_FIELDS = frozenset(JobSpec.__struct_fields__) - {
     "groups",
@@ -57,7 +54,6 @@ _FOR_PROGRAMS = (
     "model", "models", "output", "parallel", "params", "prompt", "serve", "shard", "training", "validation",
 )  # fmt: skip
 _KNOWN = frozenset({*_GROUP_FIELDS, *_JOB_FIELDS, *_FOR_PROGRAMS, "resources", "condition", "taskType"})
-_AFTER = "is unknown here: name the stages that come before this one, and jobs by their ids, in dependsOn"
 
 
 class _Limits(Struct, forbid_unknown_fields=True):
@@ -108,11 +104,34 @@ def is_workflow_file(document: View) -> bool:
         return True
     spec = document.content.get("spec")
     told = isinstance(spec, dict) and any(key in spec for key in ("taskType", "stages", "graph"))
-    return version is None and told
+    return version is None and (told or is_short(document.content))
 
 
 def read_workflow(document: View, size: WorkflowSize) -> ParsedWorkflow:
     """Read one workflow; `size` counts what all of a reading have."""
+    spec, name = _short(document) if document.source.is_short else _with_spec(document)
+    _refuse_misspelt(spec)
+    stages = _stages(spec, size)
+    limits = {key: spec.content[key] for key in LIMITS if spec.content.get(key) is not None}
+    try:
+        limited = msgspec.convert(_plain(limits), _Limits)
+    except msgspec.ValidationError as error:
+        field, what = complaint(error, _Limits, limits)
+        raise spec.error(field, what) from None
+    made = WorkflowSpec(stages, name, limited.deadline, limited.budget)
+    _validate(made, document)
+    return ParsedWorkflow(made, document.where())
+
+
+def _short(document: View) -> tuple[View, str]:
+    """Where the spec of a workflow in the short form is, and its name."""
+    document.skip(*document.content)
+    name = document.text("name")
+    return document, plain_name(name, document) if name else ""
+
+
+def _with_spec(document: View) -> tuple[View, str]:
+    """The same of one as FlowMesh writes it."""
     for key in document.content:
         if key not in ("apiVersion", "kind", "metadata", "spec"):
             raise document.error(
@@ -132,23 +151,13 @@ def read_workflow(document: View, size: WorkflowSize) -> ParsedWorkflow:
     if not spec.content:
         raise document.error("spec", "is missing or empty: give taskType or command, stages, or graph")
     spec.skip(*spec.content)
-    _refuse_misspelt(spec)
-    stages = _stages(spec, size)
-    limits = {key: spec.content[key] for key in _LIMITS if spec.content.get(key) is not None}
-    try:
-        limited = msgspec.convert(_plain(limits), _Limits)
-    except msgspec.ValidationError as error:
-        field, what = complaint(error, _Limits, limits)
-        raise spec.error(field, what) from None
-    made = WorkflowSpec(stages, plain_name(name, metadata) if name else "", limited.deadline, limited.budget)
-    _validate(made, document)
-    return ParsedWorkflow(made, document.where())
+    return spec, plain_name(name, metadata) if name else ""
 
 
 def _stages(spec: View, size: WorkflowSize) -> list[StageSpec]:
     """All stages. Each has what it inherits, so together they may be far larger than their file."""
     stages: list[StageSpec] = []
-    for entry in _entries(spec):
+    for entry in entries(spec):
         stages.append(_stage(*entry))
         size.bytes += len(msgspec.json.encode(stages[-1]))
         if size.bytes > WORKFLOW_BYTES_MAX:
@@ -161,109 +170,13 @@ def _stages(spec: View, size: WorkflowSize) -> list[StageSpec]:
 def _refuse_misspelt(spec: View) -> None:
     """What looks like a field of the whole workflow would else be given to the programs of its stages, unread."""
     has_stages = "stages" in spec or "graph" in spec
-    fields = _LIMITS if has_stages else (*_LIMITS, "stages", "graph")
+    fields = LIMITS if has_stages else (*LIMITS, "stages", "graph")
     for key in spec.content:
-        is_known = key in _KNOWN or key in _ABOUT_STAGES or key in _ATTEMPT_FIELDS
+        is_known = key in _KNOWN or key in ABOUT_STAGES or key in _ATTEMPT_FIELDS
         if not is_known and (found := near(key, fields, cutoff=0.8)):
             raise spec.error(key, f"is unknown, did you mean {found!r}?")
-
-
-Entry = tuple[
-    View, str, dict[str, Any], list[str], list[str]
-]  # where, name, merged spec, stages and jobs before it
-
-
-def _entries(spec: View) -> Iterator[Entry]:
-    """The stages, with the spec that each inherits and what it comes after."""
-    root = {
-        key: value for key, value in spec.content.items() if key not in _ABOUT_STAGES and value is not None
-    }
-    if "stages" in spec and "graph" in spec:
-        raise spec.error("stages", "and graph are both given: a workflow is a chain of stages or a graph")
-    if "stages" not in spec and "graph" not in spec:
-        _, jobs = _split(spec, "dependsOn", [])
-        if (condition := spec.content.get("condition")) is not None:
-            raise spec.error("condition", f"{shown(condition)} is given, and there is no other stage to ask")
-        yield spec, "task", root, [], jobs
-        return
-    for key in ("dependsOn", "condition"):
-        if key in spec:
-            raise spec.error(key, "belongs into a stage, not beside the stages")
-    is_chain = "stages" in spec
-    views = spec.views("stages") if is_chain else _nodes(spec)
-    if len(views) > STAGES_MAX:
-        raise spec.error("stages" if is_chain else "graph", f"has {len(views)} stages, at most {STAGES_MAX}")
-    names = [
-        _name(view, f"{'stage' if is_chain else 'node'}-{number}")
-        for number, view in enumerate(views, start=1)
-    ]
-    for number, (view, name) in enumerate(zip(views, names, strict=True)):
-        own = view.view("spec")
-        own.skip(*own.content)
-        for key in _LIMITS:
-            if key in own:
-                raise own.error(key, "is of the whole workflow: it belongs beside the stages, not into one")
-        after, jobs = _split(view, "dependsOn", names)
-        if "dependsOn" in own:
-            more, others = _split(own, "dependsOn", names)
-            after, jobs = after + more, jobs + others
-        if is_chain and number and not (after or jobs):
-            after = [names[number - 1]]
-        yield view, name, _merged(root, own.content), after, jobs
-
-
-def _nodes(spec: View) -> list[View]:
-    graph = spec.view("graph")
-    for key in graph.content:
-        if key != "nodes":
-            raise graph.error(key, "is unknown: a graph has nodes")
-    return graph.views("nodes")
-
-
-def _name(view: View, default: str) -> str:
-    for key in view.content:
-        if key not in _ENTRY_FIELDS:
-            if key == "after":
-                raise view.error(key, _AFTER)
-            raise view.error(
-                key, f"is unknown here{meant(key, _ENTRY_FIELDS)}; a stage has {', '.join(_ENTRY_FIELDS)}"
-            )
-    return view.text("name") or view.text("id") or default
-
-
-def _split(view: View, key: str, names: list[str]) -> tuple[list[str], list[str]]:
-    """Stages of this workflow that come first, and jobs elsewhere, which are given by their whole ids."""
-    value = view.get(key)
-    if value is None:
-        return [], []
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise view.error(key, f"{shown(value)} is not a list of names")
-    known = set(names)
-    jobs = [each for each in value if each not in known and is_job_id(each.partition(":")[0].lower())]
-    stages = [each for each in value if each not in jobs]
-    for each in stages:
-        if each not in known:
-            raise view.error(
-                key,
-                f"there is no stage {shown(each)}{meant(each, names)} (a job elsewhere is named by its whole id)",
-            )
-    return stages, [each.lower() for each in jobs]
-
-
-def _merged(root: dict[str, Any], own: dict[str, Any], depth: int = 0) -> dict[str, Any]:
-    """The root's fields with those of a stage over them."""
-    merged = dict(root)
-    for key, value in own.items():
-        if value is None:
-            continue
-        before = merged.get(key)
-        if isinstance(before, dict) and isinstance(value, dict) and depth < DEPTH_MAX:
-            merged[key] = _merged(before, value, depth + 1)
-        else:
-            merged[key] = value
-    return merged
+        if not is_known and spec.source.is_short and key not in (*HEAD, *NEEDS) and "taskType" not in spec:
+            raise spec.error(key, f"is unknown{meant(key, _KNOWN)}")
 
 
 def _stage(view: View, name: str, spec: dict[str, Any], after: list[str], jobs: list[str]) -> StageSpec:
@@ -273,14 +186,15 @@ def _stage(view: View, name: str, spec: dict[str, Any], after: list[str], jobs: 
         raise wrong(view, "spec.taskType", f"{shown(task_type)} is not a task type, such as inference")
     has_command = "command" in spec or "shell" in spec
     if "after" in spec:
-        raise wrong(view, "spec.after", _AFTER)
+        raise wrong(view, "spec.after", AFTER)
     if task_type is None and not has_command:
         for key in spec:
             if key not in (*_KNOWN, *_ATTEMPT_FIELDS) and near(key, _KNOWN):
                 _refuse_unknown(view, key)
-        raise wrong(view, "spec.taskType", "is missing: give a task type, or a command")
+        field = "spec.command" if view.source.is_short else "spec.taskType"
+        raise wrong(view, field, "is missing: give a task type, or a command")
     plain = {key: value for key, value in spec.items() if key in _GROUP_FIELDS | _JOB_FIELDS}
-    told = {key: value for key, value in spec.items() if key not in _ABOUT_STAGES}
+    told = {key: value for key, value in spec.items() if key not in ABOUT_STAGES}
     if task_type is None:
         told = {key: value for key, value in told.items() if key not in plain}
         for key in (*_ATTEMPT_FIELDS, "resources"):

@@ -42,6 +42,8 @@ LIMITS = (
     Quota(tasks=4, each_user=UserLimits(running=2)),
     Quota(submitted=8),
     Quota(each_user=UserLimits(submitted=4)),
+    Quota(order="fair"),
+    Quota(order="fair", gpus=6, each_user=UserLimits(running=3)),
 )
 WORDS = ("places", "thousandths of cores", "bytes of memory", "GPUs")
 Amounts = tuple[int, int, int, int]

@@ -63,7 +63,7 @@ from tests.support.fake_client import ID, Cli, FakeClient
         ("ps -t R", "use --status STATUS"),
         ("ps -j 4", "use phalanx show ID"),
         ("ps -A lab", "use -q QUEUE"),
-        ("ps 4 5", "phalanx ps --tasks 4"),
+        ("ps --nodelist n1", "use --node NAME"),
         ("ps waiting", "phalanx ps -s pending"),
         ("submit -o x.log -- true", "phalanx logs ID, which has the output"),
         ("submit -e x.err -- true", "phalanx logs ID has the output"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from typing import Any, cast
 
@@ -50,6 +52,8 @@ def test_queue_and_name_are_asked_for(cli: Cli, busy: FakeClient):
         "user": None,
         "mine": False,
         "since": None,
+        "until": None,
+        "node": None,
         "cursor": None,
         "limit": 1000,
     }
@@ -87,6 +91,41 @@ def test_users_and_times_are_asked_for(cli: Cli, busy: FakeClient):
     assert (first["mine"], first["user"], first["since"]) == (True, None, 1794992400.0)
     assert (second["mine"], second["user"]) == (False, "bob")
     assert "is not a time" in cli("ps", "--since", "yesterday").err
+    cli("ps", "-a", "--until", "2026-11-18T09:00+00:00", "--node", "n1", "-n", "exp*")
+    (third,) = [call[1] for call in busy.asked if call[0] == "jobs" and call[1].get("node") == "n1"]
+    assert (third["until"], third["name"]) == (1794992400.0, "exp*")
+    assert "--until: 'soon' is not a time" in cli("ps", "--until", "soon").err
+
+
+def test_jobs_that_are_named_are_listed_whether_they_have_ended_or_not(cli: Cli, busy: FakeClient):
+    assert ids(cli("ps", DONE, OLD).out) == [DONE, OLD]
+    assert ids(cli("ps", DONE, OLD, "-s", "running").out) == [OLD]
+    assert cli("ps", "nosuch").code != 0
+    assert "give jobs, or --tasks" in cli("ps", OLD, "--tasks", NEW).err
+
+
+def test_csv_has_headings_and_no_dashes_and_no_formula(cli: Cli, cluster: FakeClient):
+    cluster.held = [a_job(number=7, name="", command=["=1+2", "a,b"]), a_job(OLD, number=6)]
+    read = list(csv.reader(io.StringIO(cli("ps", "-o", "csv").out)))
+    assert [len(row) for row in read] == [len(read[0])] * 3
+    row = dict(zip(read[0], read[1], strict=True))
+    assert (row["ID"], row["NAME"], row["COMMAND"], row["EXIT"]) == ("7", "", "'=1+2 a,b", "")
+    assert cli("ps", "-o", "csv", "--columns", "id,status").out == "ID,STATUS\n7,Running\n6,Running\n"
+    cluster.held = []
+    assert cli("ps", "-o", "csv", "--columns", "id,status").out == "ID,STATUS\n"
+    assert "csv is for a list" in cli("ps", "-w", "-o", "csv").err
+
+
+def test_tags_are_a_column_that_is_asked_for(cli: Cli, cluster: FakeClient):
+    cluster.held = [a_job(number=7, tags={"app": "x", "draft": ""})]
+    assert cli("ps", "--columns", "id,tags").out == "ID  TAGS\n7   app=x, draft=\n"
+    assert "TAGS" not in cli("ps", "-o", "wide").out
+
+
+def test_a_node_that_there_is_not_is_told(cli: Cli, cluster: FakeClient):
+    cluster.machines = []
+    said = cli("ps", "--node", "n9")
+    assert (said.code != 0, "n9" in said.err) == (True, True)
 
 
 def test_a_list_is_sorted_and_has_the_columns_that_are_asked_for(cli: Cli, cluster: FakeClient):
@@ -260,6 +299,11 @@ def test_an_array_between_two_tasks_is_running_and_names_each_node_once(
 def test_an_array_shows_how_far_it_is(cli: Cli, cluster: FakeClient):
     cluster.held = [a_job(tasks=10, counts=Counts(completed=3, failed=1, running=6))]
     assert "4/10 (1 failed)" in cli("ps").out
+
+
+def test_tasks_that_were_cancelled_do_not_count_as_done(cli: Cli, cluster: FakeClient):
+    cluster.held = [a_job(status="Cancelled", tasks=10, counts=Counts(completed=3, failed=1, cancelled=6))]
+    assert "4/10 (1 failed, 6 cancelled)" in cli("ps", "-a").out
 
 
 def test_the_tasks_of_a_job(cli: Cli, cluster: FakeClient):

@@ -26,6 +26,26 @@ def test_list_shows_what_is_held_of_what_may_be(cli: Cli, cluster: FakeClient):
     assert "/" not in lines[2]
 
 
+def test_list_shows_limits_of_users_where_there_are_any(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    assert "USER LIMITS" not in (said := cli("queue", "list")).out
+    assert said.err == ""
+    quota = QuotaView(
+        None, None, None, 4, each_user=UserLimitsView(gpus=2), by_user={"bob": UserLimitsView(gpus=3)}
+    )
+    monkeypatch.setattr(
+        cluster, "queues", lambda: [a_queue(), a_queue("lab", quota=quota, used=UsageView(0, 0, 0, 0))]
+    )
+    lines = cli("queue", "list").out.splitlines()
+    assert "USER LIMITS" in lines[0]
+    assert "0/4" in lines[2] and lines[2].endswith("each 2 gpus; bob 3 gpus")
+
+
+def test_how_high_users_may_raise_priorities_is_told_of_one_queue(cli: Cli, cluster: FakeClient):
+    assert "1000 for users; queue set --priority-max changes it" in cli("queue", "show", "default").out
+
+
 def test_list_in_json_is_the_views(cli: Cli, cluster: FakeClient):
     told = json.decode(cli("queue", "list", "-o", "json").out, type=list[QueueView])
     assert [queue.name for queue in told] == ["default", "lab"]

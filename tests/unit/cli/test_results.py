@@ -123,16 +123,25 @@ def test_the_newest_outcome_of_each_task_is_shown(
     retry = "0" * 25 + "r"
     first = [a_task(id=f"{ID}.{n}", index=n, number=f"17.{n}", status="Failed") for n in (1, 2, 3)]
     again = [a_task(id=f"{retry}.2", index=2, number="19.2", status="Completed")]
-    cluster.held = [a_job(retries=[retry]), a_job(id=retry, repeats=ID)]
+    cluster.held = [a_job(retries=[retry], number=17), a_job(id=retry, repeats=ID, number=19)]
     monkeypatch.setattr(
         cluster, "tasks", lambda id, **_: Page(first if id == ID else again, None), raising=False
     )
     monkeypatch.setattr(cluster, "result", lambda _: _none(), raising=False)
-    for asked in (ID, retry):
-        shown = [line.split()[:2] for line in cli("results", asked).out.splitlines()[1:]]
-        assert shown == [["17.1", "Failed"], ["19.2", "Completed"], ["17.3", "Failed"]]
-    alone = cli("results", ID, "--without-retries").out
-    assert "19.2" not in alone
+    jobs = {"17": ID, "19": retry, "sweep": retry}  # the newest of a name is the retry
+    find = cluster.job
+    monkeypatch.setattr(cluster, "job", lambda id: find(jobs.get(id) or id))
+
+    def shown(*words: str) -> list[list[str]]:
+        return [line.split()[:2] for line in cli("results", *words).out.splitlines()[1:]]
+
+    every = [["17.1", "Failed"], ["19.2", "Completed"], ["17.3", "Failed"]]
+    for asked in (["17"], [ID], ["sweep"], ["19", "--with-retries"]):
+        assert shown(*asked) == every
+    for asked in (["19"], [retry], ["sweep", "--without-retries"]):
+        assert shown(*asked) == [["19.2", "Completed"]]
+    assert "19 is a retry" in cli("results", "19").err
+    assert "19.2" not in cli("results", ID, "--without-retries").out
 
 
 def _none() -> Any:

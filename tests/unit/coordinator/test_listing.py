@@ -19,9 +19,11 @@ from phalanx.core.cluster.image import encode_job
 from phalanx.core.cluster.inputs import Drain
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.transitions import apply
+from phalanx.core.model.orders import Started
 from phalanx.store.memory import MemoryStore
 from phalanx.store.protocol import Batch, History
 from tests.support.builders import a_cluster, a_job
+from tests.support.core_cluster import CoreCluster
 
 pytestmark = pytest.mark.anyio
 
@@ -159,3 +161,43 @@ async def test_lists_are_of_one_user_and_of_what_came_since():
     assert await numbers(user="bob") == [2]
     assert await numbers(since=100.0) == [3, 2]
     assert await numbers(since=100.5, mine=True) == [3]
+    assert await numbers(until=200.0, since=100.0) == [2]
+
+
+async def test_a_name_may_be_a_pattern():
+    loop: Any = SimpleNamespace(state=ClusterState(Timers()))
+    for number, name in enumerate(("exp-1", "other", "exp-2")):
+        job = structs.replace(a_job(id=an_id(number)), name=name)
+        apply(loop.state, JobSubmitted(at=1.0, cause="test", job=job))
+    reads = StateReads(loop, MemoryStore(), SystemClock())
+    patterns = {
+        "exp-1": ["exp-1"],
+        "exp*": ["exp-2", "exp-1"],
+        "*-2": ["exp-2"],
+        "EXP-*1": ["exp-1"],
+        "x*": [],
+    }
+    for pattern, expected in patterns.items():
+        found = (await reads.jobs(JobsQuery(name=pattern), "ada")).items
+        assert [view.name for view in found] == expected, pattern
+
+
+async def test_jobs_of_a_node_are_those_that_are_there_and_those_that_ended_there():
+    cluster = CoreCluster(n1={"cores": 8}, n2={"cores": 8})
+    jobs = [a_job(id=an_id(number)) for number in range(4)]
+    for job, node in zip(jobs, ("n1", "n2", "n1", ""), strict=True):
+        cluster.submit(job)
+        if node:
+            cluster.place(job, 0, node)
+    cluster.report(jobs[0], 0, Started)
+    cluster.ends(jobs[0], 0)
+    loop: Any = SimpleNamespace(state=cluster.state)
+    reads = StateReads(loop, MemoryStore(), SystemClock())
+
+    async def on(node: str) -> list[tuple[str, list[str]]]:
+        items = (await reads.jobs(JobsQuery(node=node), "ada")).items
+        return [(view.id[-1], view.nodes) for view in items]
+
+    assert await on("n1") == [("2", ["n1"]), ("0", ["n1"])]
+    assert await on("n2") == [("1", ["n2"])]
+    assert await on("n9") == []

@@ -65,7 +65,7 @@ async def test_a_workflow_given_as_a_job_is_called_one():
         id = await submitted(here)
         with pytest.raises(NotFound) as refused:
             await here.commands.cancel(id)
-        assert refused.value.reason == "JobNotFound"
+        assert refused.value.reason == "IsWorkflow"
         assert f"phalanx workflow cancel {id}" in refused.value.hint
 
 

@@ -104,7 +104,7 @@ def test_several_documents_and_files_are_several_jobs():
         ("command: [x]\ntasks: 2\nmin: 3\ngang: true\n", 3, "min: 3 is above tasks, which is 2"),
         ("command: [x]\ntasks: 0\n", 2, "tasks: 0 is out of range"),
         ("command: [x]\ngang: yes\n", 2, "gang: "),
-        ("name: x\nstages: [{name: a}]\n", 2, "stages: is of a workflow, not of a job"),
+        ("name: x\ncommand: [x]\ngraph: {nodes: []}\n", 3, "graph: is of a workflow, not of a job"),
         ("name: x\ncommand: [x]\ndependsOn: [a]\n", 3, "dependsOn: is of a workflow"),
         ("groups: 3\n", 1, "is not a list of groups"),
         ("groups: []\n", 1, "there is none"),

@@ -253,12 +253,16 @@ def _request(spec: GroupSpec, field: str) -> Request:
     gpu_memory = read_memory(f"{field}gpu_memory", spec.gpu_memory, "a device")
     if gpus == 0 and (spec.gpu_type is not None or gpu_memory):
         vain = "gpu_type" if spec.gpu_type is not None else "gpu_memory"
-        raise BadRequest(f"{field}{vain}: given without devices: set gpus")
+        given = f" --gpu-type {spec.gpu_type}" if spec.gpu_type is not None else ""
+        raise BadRequest(
+            f"{field}{vain}: given without devices: set gpus",
+            hint=f"write gpus: 1; on the command line --gpus 1{given}",
+        )
     return Request(
         cores=read_cores(f"{field}cores", spec.cores, CORES_MAX),
         memory_bytes=read_memory(f"{field}memory", spec.memory),
         gpus=gpus,
-        gpu_type=spec.gpu_type,
+        gpu_type=None if spec.gpu_type is None else spec.gpu_type.lower(),  # as nodes list kinds
         gpu_memory_bytes=gpu_memory,
         target=target,
         labels=_labels(spec, field),

@@ -179,7 +179,7 @@ class JobView(Struct):
     kind: Literal["command", "vps"] = "command"
     number: int = 0  # by arrival, among all jobs and workflows; it names the job wherever its id does
     paused: int = 0  # of the running tasks: those that are paused
-    nodes: list[str] = []  # that its tasks are on; of many, the first 256
+    nodes: list[str] = []  # that its tasks are on, or were on if it has ended; of many, the first 256
     begin_at: float | None = None  # nothing of it is placed before this instant
     revision: int = 0  # how often its settings were changed after it was submitted
     evicted: str = ""  # of one that waits for a place again: by whom, and for whom
@@ -190,9 +190,7 @@ class JobView(Struct):
     retries: list[str] = []  # the jobs that run failed tasks of it again, oldest first
     unread: int = 0  # of the running tasks: those stopped until the client of `run` reads their output
     unreachable: int = 0  # of the running tasks: those whose node is not connected
-    may: list[
-        str
-    ] = []  # what the asker may do: cancel, hold, release, retry, resubmit, approve; not in lists
+    may: list[str] = []  # of cancel, hold, release, retry, resubmit, approve, for who asks; not in lists
 
 
 class EnvironmentView(Struct):
@@ -255,6 +253,8 @@ class JobFilters(TypedDict, total=False):
     user: str | None
     mine: bool
     since: float | None
+    until: float | None
+    node: str | None
 
 
 class ReasonView(Struct, omit_defaults=True):

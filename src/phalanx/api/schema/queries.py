@@ -35,11 +35,13 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     status: StatusWord | None = None
     queue: Word | None = None
-    name: Word | None = None
+    name: Word | None = None  # `*` in it stands for any text
     selector: Select | None = None
     user: Word | None = None
     mine: bool = False  # only those of whoever asks
     since: Annotated[float, Meta(ge=0, le=1e11)] | None = None  # submitted then or later, since 1970
+    until: Annotated[float, Meta(ge=0, le=1e11)] | None = None  # submitted before that
+    node: Word | None = None  # that have a task on this node; of ended ones, that had one there
     cursor: Word | None = None
     limit: Limit = 100
 

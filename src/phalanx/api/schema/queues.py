@@ -13,7 +13,7 @@ from phalanx.api.schema.fields import check_number, read_cores, read_duration, r
 from phalanx.core.model.credential import ROLES
 from phalanx.core.model.dispatch import DispatchMode, Selection
 from phalanx.core.model.job import PRIORITY_MAX
-from phalanx.core.model.queues import NAMES_MAX, Approval, Quota, UserLimits
+from phalanx.core.model.queues import NAMES_MAX, Approval, QueueOrder, Quota, UserLimits
 from phalanx.core.model.resources import Cores
 from phalanx.errors import BadRequest
 
@@ -56,6 +56,7 @@ class QuotaSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     each_user: UserLimitsSpec | None = None
     by_user: dict[str, UserLimitsSpec] = {}  # for single users, over `each_user`
     approval: ApprovalSpec | None = None
+    order: QueueOrder = "arrival"  # of jobs with one priority; fair: the user who holds least goes first
 
 
 class UsageView(Struct):
@@ -100,6 +101,7 @@ class QuotaView(Struct):
     each_user: UserLimitsView | None = None
     by_user: dict[str, UserLimitsView] = {}
     approval: ApprovalView | None = None
+    order: QueueOrder = "arrival"
 
 
 class QueueUserView(Struct):
@@ -150,6 +152,7 @@ def to_quota(spec: QuotaSpec, field: str = "") -> Quota:
         _limits(spec.each_user or UserLimitsSpec(), f"{field}each_user."),
         limits,
         None if spec.approval is None else _approval(spec.approval, f"{field}approval."),
+        spec.order,
     )
 
 
@@ -170,6 +173,7 @@ def to_quota_spec(quota: Quota) -> QuotaSpec:
         UserLimitsSpec(*structs.astuple(quota.each_user)) if quota.each_user.is_set else None,
         {name: UserLimitsSpec(*structs.astuple(limits)) for name, limits in quota.by_user.items()},
         None if approval is None else ApprovalSpec(list(approval.by), approval.within_s),
+        quota.order,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from phalanx.core.cluster.cancels import who_cancelled
@@ -16,6 +17,11 @@ from phalanx.core.model.amounts import describe_bytes, describe_seconds, plural
 from phalanx.core.model.job import Command
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import Reason
+
+# What a program says that looked for a variable which its launcher sets: Python's words, and those of torch.
+_UNSET = re.compile(
+    r"KeyError: '((?:LOCAL_|GROUP_)?RANK|(?:LOCAL_)?WORLD_SIZE)'|variable (RANK|WORLD_SIZE) expected, but not set"
+)
 
 
 def why_placed(state: ClusterState, job: JobState, position: int, now: float) -> Reason:
@@ -46,9 +52,22 @@ def fix_placed(job: JobState, position: int, said: Reason, asker: Asker) -> Chan
         case Why.REFUSED:
             said_of_it = job.details.get(position, ("", ""))[0]
             return _fix_refused(job.group_of(position).group.command, said_of_it)
+        case Why.EXITED if lacking := lacking_rank(job, position):
+            return Change(lacking, {}, f"phalanx logs {task}")
         case Why.EXITED | Why.SIGNALLED:
             return Change("see its log", {}, f"phalanx logs {task}")
     return None
+
+
+def lacking_rank(job: JobState, position: int) -> str:
+    """Which variables there are, of a task that ended because it looked for one that torchrun sets; else nothing."""
+    found = _UNSET.search(job.details.get(position, ("", ""))[1])
+    if found is None:
+        return ""
+    has = "a task has PET_* for it"
+    if job.gang is not None:
+        has = "a member has PHALANX_RANK, PHALANX_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and PET_* for it"
+    return f"start it with torchrun, which needs no options and sets {found[1] or found[2]}; {has}"
 
 
 def _fix_refused(command: Command, message: str) -> Change:

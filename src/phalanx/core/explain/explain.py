@@ -25,6 +25,7 @@ from phalanx.core.model.amounts import plural
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.model.reason import Reason
+from phalanx.core.placement.precedence import Precedence
 
 PARAMETERS_SHOWN = 200  # characters
 NODES_SHOWN = 8
@@ -90,11 +91,11 @@ def place_in_queue(state: ClusterState, job: JobState, position: int) -> int | N
     unit = job.group_of(position) if job.gang is None else job.gang
     if unit not in state.waiting:
         return None
+    precedence = Precedence(state.table, state.queues, state.waiting)
     ahead = sum(
-        pending(each)
+        precedence.ahead(each, pending(each), unit)
         for kind in state.waiting.classes.values()
-        for rank, each in kind.units.items()
-        if rank < unit.rank
+        for each in kind.units.values()
     )
     return 1 + ahead + (0 if job.gang is not None else job.group_of(position).ahead_of(position))
 

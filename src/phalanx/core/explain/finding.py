@@ -40,6 +40,7 @@ from phalanx.core.model.waiting import Rank
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.node_limits import counted, spot_within
+from phalanx.core.placement.precedence import Precedence
 from phalanx.core.placement.reserve.reservation import run_s
 
 
@@ -229,7 +230,9 @@ class Explainer:
     def _behind(self, unit: GroupState | GangState, own: int) -> Reason:
         """How many tasks wait and go first, whatever they ask for: of other jobs, and so many of its own group."""
         own = max(0, own - self._started[unit.rank])
-        return queue_limits.behind(self._snapshot.waiting, unit, own, self._started)
+        waiting = self._snapshot.waiting
+        precedence = Precedence(self._draft.nodes, self._draft.queues, waiting, self._snapshot.memory.turn)
+        return queue_limits.behind(precedence, waiting, unit, own, self._started)
 
     def _asked(self, request: Request) -> Verdict:
         """What every node says about one task, as the draft has it."""

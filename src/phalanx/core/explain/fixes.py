@@ -22,7 +22,7 @@ from phalanx.core.explain import quota as quotas
 from phalanx.core.explain.case import Case
 from phalanx.core.explain.change import NOBODY, Asker, Change
 from phalanx.core.explain.endings import end_of_another
-from phalanx.core.explain.queue_limits import limit_for_each_user
+from phalanx.core.explain.queue_limits import fair_order
 from phalanx.core.explain.shortage import why_never
 from phalanx.core.explain.smaller import Changes, Holds, Requests, other_gangs, smaller_requests, with_group
 from phalanx.core.explain.submit_command import submit_line
@@ -113,7 +113,7 @@ def _to_start(case: Case) -> Change | None:
     soon = [name for name, node in nodes if node.is_kept_away or node.disabled_reason is not None]
     first = _taken_back(case, soon) if case.asker.operates else _end_of_exclusions(case)
     found = first or _other_request(case) or _taken_back(case)
-    return found or limit_for_each_user(case) or end_of_another(case)
+    return found or fair_order(case) or end_of_another(case)
 
 
 def _more_quota(case: Case) -> Change | None:

@@ -1,4 +1,4 @@
-"""Who stands ahead in the queue, and the limit for each user with which others have a turn between his tasks."""
+"""Who stands ahead in the queue, and the order of it in which others have a turn between the tasks of one user."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from msgspec import structs
 from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.explain.case import Case
 from phalanx.core.explain.change import Change
-from phalanx.core.model.amounts import plural
 from phalanx.core.model.job import Job
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.waiting import Rank, Unit, Waiting
+from phalanx.core.placement.precedence import Precedence
 
 
 def pending(unit: object) -> int:
@@ -25,9 +26,9 @@ def pending(unit: object) -> int:
     return sum(group.pending_count for group in groups)
 
 
-def behind(waiting: Waiting, unit: Unit, own: int, started: Counter[Rank]) -> Reason:
+def behind(precedence: Precedence, waiting: Waiting, unit: Unit, own: int, started: Counter[Rank]) -> Reason:
     """How many tasks go first: of other jobs, without those that have a place by now, and so many of its own job."""
-    ahead, jobs = _ahead(waiting, unit, started)
+    ahead, jobs = _ahead(precedence, waiting, unit, started)
     total = max(0, ahead.total()) + own
     id, count = max(ahead.items(), key=lambda each: each[1], default=("", 0))
     if count <= own:
@@ -44,49 +45,52 @@ def _behind(ahead: int, whose: str = "", **most: object) -> Reason:
     return Reason("PriorityBehind", Tier.POLICY, text, {"ahead": ahead, **most})
 
 
-def _ahead(waiting: Waiting, unit: Unit, started: Counter[Rank]) -> tuple[Counter[str], dict[str, Job]]:
+def _ahead(
+    precedence: Precedence, waiting: Waiting, unit: Unit, started: Counter[Rank]
+) -> tuple[Counter[str], dict[str, Job]]:
     """Of each other job, how many tasks go first."""
     ahead, jobs = Counter[str](), dict[str, Job]()
     for kind in waiting.classes.values():
         for rank, each in kind.units.items():
-            if rank < unit.rank and each.job.id != unit.job.id:
-                ahead[each.job.id] += pending(each) - started[rank]
+            if each.job.id != unit.job.id and (
+                count := precedence.ahead(each, pending(each) - started[rank], unit)
+            ):
+                ahead[each.job.id] += count
                 jobs[each.job.id] = each.job
     return ahead, jobs
 
 
-def limit_for_each_user(case: Case) -> Change | None:
-    """The highest limit of running tasks with which it is the next, when one of those ends who stand ahead most."""
-    mine = case.job.job
-    ahead, jobs = _ahead(case.state.waiting, case.unit, Counter())
+def fair_order(case: Case) -> Change | None:
+    """A fair order of its queue, if it is the next with that, when a task of the user ends who stands ahead most."""
+    mine, queues = case.job.job, case.state.queues
+    old = queues.quotas.get(mine.queue, Quota())
+    if old.order == "fair":
+        return None
+    precedence = Precedence(case.draft.nodes, queues, case.state.waiting)
+    ahead, jobs = _ahead(precedence, case.state.waiting, case.unit, Counter())
     users = Counter[str]()
     for id, count in ahead.items():
         if jobs[id].queue == mine.queue and jobs[id].user != mine.user:
             users[jobs[id].user] += count
     for user, _ in users.most_common(1):
-        most = case.state.queues.used_by.get((mine.queue, user), [0])[0] - 1
-        old = case.state.queues.quotas.get(mine.queue)
-        if old is None or most < 1 or not _is_next(case, user, most):
+        if not _is_next(case, user, structs.replace(old, order="fair")):
             return None
-        limit = f"{plural(most, 'running task')} of each user in queue {mine.queue}"
-        text = f"it would start when a task of {user} ends, with a limit of {limit}"
+        text = f"it would start when a task of {user} ends, if queue {mine.queue} had a fair order"
         if case.asker.declares:
-            return Change(text, {}, f"phalanx queue set {mine.queue} --user-running {most}")
+            return Change(text, {}, f"phalanx queue set {mine.queue} --order fair")
         return Change(f"{text}, which an admin can set")
     return None
 
 
-def _is_next(case: Case, user: str, most: int) -> bool:
-    """Whether it starts with the limit when one task of that user has left its place."""
+def _is_next(case: Case, user: str, quota: Quota) -> bool:
+    """Whether it starts under another quota when one task of that user has left its place."""
     if (tenant := _one_place(case, user)) is None:
         return False
-    queue, draft = case.job.job.queue, case.draft
-    quota = case.state.queues.quotas[queue]
-    limited = structs.replace(quota, each_user=structs.replace(quota.each_user, running=most))
+    draft = case.draft
     mark = draft.mark()
     draft.evict(tenant)
     try:
-        return case.trials.starts_with_quota(case.unit, case.ahead, limited)
+        return case.trials.starts_with_quota(case.unit, case.ahead, quota)
     finally:
         draft.rollback(mark)
 

@@ -20,6 +20,7 @@ from phalanx.core.model.resources import Cores
 from phalanx.core.model.waiting import Block, Unit
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.domains import GatherLevels
+from phalanx.core.placement.precedence import Precedence
 from phalanx.core.placement.reserve.reservation import ALL_OF_IT, Reservation, kept_for, reserve, run_s
 
 NODES_SHOWN = 5
@@ -63,7 +64,10 @@ def held_back(snapshot: Snapshot, unit: Unit, policy: Policy) -> Reason | None:
         return None
     head = note.held_behind
     first = next((each.units[head] for each in snapshot.waiting.classes.values() if head in each.units), None)
-    if head is None or first is None or unit.rank < head:
+    if head is None or first is None:
+        return None
+    precedence = Precedence(snapshot.nodes, snapshot.queues, snapshot.waiting, snapshot.memory.turn)
+    if precedence.rank(unit) < precedence.rank(first):
         return None
     expected = forecast(snapshot, first, policy)
     if expected is None:
@@ -81,7 +85,8 @@ def head_of(snapshot: Snapshot) -> Unit | None:
         for kind in snapshot.waiting.classes.values()
         if snapshot.memory.of(kind).waits_for_room(snapshot.gain)
     )
-    return min(without_room, key=lambda unit: unit.rank, default=None)
+    precedence = Precedence(snapshot.nodes, snapshot.queues, snapshot.waiting, snapshot.memory.turn)
+    return min(without_room, key=precedence.rank, default=None)
 
 
 def _forecast(

@@ -61,7 +61,7 @@ class Trials:
         """Whether it would start at once if its queue had this quota."""
         queues = self._snapshot.queues.with_quotas({unit.job.queue: quota})
         waiting, limit_s = self._snapshot.waiting, unit.job.time_limit_s
-        if quota.limits_users and unit.job.queue not in waiting.by_user:
+        if quota.tells_users_apart and unit.job.queue not in waiting.by_user:
             waiting = waiting.divided(waiting.by_user | {unit.job.queue})
         return self._starts(unit, waiting, ahead, limit_s=limit_s, more_room=True, queues=queues)
 

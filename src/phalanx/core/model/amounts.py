@@ -288,7 +288,11 @@ def matching(devices: Sequence[Device], kind: DeviceKind) -> Sequence[Device]:
         devices, type_ = [each for each in devices if fits(type_, each)], None
     if type_ is None and not size:
         return devices
-    return [each for each in devices if (type_ is None or each.kind == type_) and each.memory_bytes >= size]
+    return [
+        each
+        for each in devices
+        if (type_ is None or each.kind == type_ or each.kind.lower() == type_) and each.memory_bytes >= size
+    ]
 
 
 class Rows:

@@ -1,8 +1,9 @@
-"""Types of devices as requests name them: one kind exactly, or every device whose name fits a pattern.
+"""Types of devices as requests name them: one kind, or every device whose name fits a pattern.
 
-`h100` is one kind of device, as nodes list it. A type with `*`, which stands for any text, is a pattern: `*a100*` are
-all devices whose kind or whose name, as their maker gave it, contains `a100`. Patterns know no case, and take blanks,
-dashes and the like as one. Which devices of a node are of a type is asked in `amounts.py`.
+`h100` is one kind of device, as nodes list it; a request has it in lower case, however it was written. A type with
+`*`, which stands for any text, is a pattern: `*a100*` are all devices whose kind or whose name, as their maker gave it,
+contains `a100`. Patterns know no case, and take blanks, dashes and the like as one. Which devices of a node are of a
+type is asked in `amounts.py`.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ def plain(text: str) -> str:
 def _fits(pattern: str, kind: str, name: str) -> bool:
     """A device whose maker's name is not known has its kind alone, and the pattern is shortened as that was."""
     parts = pattern.split(ANYTHING)
-    if _in_order([plain(part) for part in parts], plain(kind)):
+    if in_order([plain(part) for part in parts], plain(kind)):
         return True
     if name:
-        return _in_order([plain(part) for part in parts], plain(name).strip("-"))
-    return _in_order([device_kind(part) if part.strip(" -_") else "" for part in parts], plain(kind))
+        return in_order([plain(part) for part in parts], plain(name).strip("-"))
+    return in_order([device_kind(part) if part.strip(" -_") else "" for part in parts], plain(kind))
 
 
-def _in_order(parts: list[str], text: str) -> bool:
+def in_order(parts: list[str], text: str) -> bool:
     """Whether a text begins with the first part, ends with the last, and has the others in between, in their order."""
     first, *middle, last = parts
     if not text.startswith(first):

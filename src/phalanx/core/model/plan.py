@@ -49,10 +49,18 @@ class KeptNodes(Struct, frozen=True):
     position: int = -1
 
 
+class KeptTurn(Struct, frozen=True):
+    """Whose turn it is in a fair queue: room has been gathered for it, so that nobody there goes before it."""
+
+    rank: Rank
+    entry: int  # of the unit in the queue
+    position: int  # of the task that has its turn; -1: of a gang, all
+
+
 class PlanMemory:
     """What plans remember from one to the next. A plan reads the one it is given and returns another."""
 
-    __slots__ = ("failed", "kept", "notes", "refusals")
+    __slots__ = ("failed", "kept", "notes", "refusals", "turn")
 
     def __init__(self) -> None:
         self.notes: dict[int, ClassNote] = {}  # by the number of the class
@@ -60,6 +68,7 @@ class PlanMemory:
         self.failed: dict[
             int, tuple[float, str]
         ] = {}  # classes that no plan looks at: until when, and the error
+        self.turn: KeptTurn | None = None
         self.refusals = 0  # of proposals: what they would have taken may be free, so full classes look again
 
     def of(self, kind: WaitingClass) -> ClassNote:
@@ -77,6 +86,8 @@ class PlanMemory:
         other.refusals, other.notes, other.failed = self.refusals, self.notes.copy(), self.failed.copy()
         if self.kept:
             other.kept = {rank: kept for rank, kept in self.kept.items() if waiting.entry(rank) == kept.entry}
+        if self.turn is not None and waiting.entry(self.turn.rank) == self.turn.entry:
+            other.turn = self.turn
         if len(other.notes) > 2 * len(waiting.classes) + _NOTES_MIN:
             numbers = {kind.number for kind in waiting.classes.values()}
             other.notes = {number: note for number, note in self.notes.items() if number in numbers}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import Struct, structs
 
@@ -35,6 +35,9 @@ PRIORITY_OF_OPERATORS = 1_000_000
 Asked = tuple[Request, int]  # so many tasks with this request
 _UNUSED = [0] * len(WORDS)
 _Limits = tuple[int | None, ...]
+QueueOrder = Literal[
+    "arrival", "fair"
+]  # of jobs with one priority: by arrival, or whose user holds least goes first
 _Key = TypeVar("_Key", str, QueueUser)
 
 
@@ -91,6 +94,7 @@ class Quota(Struct, frozen=True, omit_defaults=True):
     each_user: UserLimits = UserLimits()
     by_user: dict[str, UserLimits] = {}  # for single users, instead of `each_user`
     approval: Approval | None = None
+    order: QueueOrder = "arrival"
 
     @property
     def limits(self) -> _Limits:
@@ -101,6 +105,11 @@ class Quota(Struct, frozen=True, omit_defaults=True):
     def limits_users(self) -> bool:
         """Whether what a user holds or submits matters."""
         return self.each_user.is_set or bool(self.by_user)
+
+    @property
+    def tells_users_apart(self) -> bool:
+        """Whether what one user holds matters to whether and when he is given more."""
+        return self.limits_users or self.order == "fair"
 
     def of_user(self, user: str) -> UserLimits:
         """What one user may hold: what is set for him, else what is set for each."""
@@ -150,8 +159,13 @@ class Queues:
 
     @property
     def by_user(self) -> frozenset[str]:
-        """The queues in which what each user holds is limited."""
-        return frozenset(name for name, quota in self.quotas.items() if quota.limits_users)
+        """The queues in which it matters what each user holds."""
+        return frozenset(name for name, quota in self.quotas.items() if quota.tells_users_apart)
+
+    @property
+    def fair(self) -> frozenset[str]:
+        """The queues in which the user who holds least goes first."""
+        return frozenset(name for name, quota in self.quotas.items() if quota.order == "fair")
 
     def unwelcome(self, job: Job, role: str) -> Reason | None:
         """Why one may not submit a job there, or not so urgently, or None. The queue's own limit beats the role's."""

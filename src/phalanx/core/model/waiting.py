@@ -2,7 +2,7 @@
 
 Units of one kind ask for the same, so when the first does not fit, none does: a pass over the queue costs
 as many steps as there are kinds and placements, whatever the number of waiting tasks. In a queue that limits its users
-each of them has classes of his own, for one who is at his limit says nothing about the others.
+or has a fair order each of them has classes of his own: one who is at his limit says nothing about the others.
 """
 
 from __future__ import annotations
@@ -192,6 +192,7 @@ class Block(IntEnum):
     HELD = 2  # there is room, but it would delay the first that found none
     NODE = 3  # it waits for one node, which has no room
     USER = 4  # its user may hold no more in its queue
+    TURN = 5  # others of its fair queue have their turn; the same plan goes on with it
 
 
 class WaitingClass:
@@ -232,6 +233,11 @@ class Waiting:
         """The number with which the unit of this rank entered; 0 if none waits."""
         found = self._entries.get(rank)
         return 0 if found is None else found[0]
+
+    def unit(self, rank: Rank) -> Unit | None:
+        """The unit of this rank that waits here."""
+        found = self._entries.get(rank)
+        return None if found is None else self.classes[found[1]].units[rank]
 
     def kind_of(self, unit: Unit) -> Hashable:
         """Under which kind a unit waits here."""

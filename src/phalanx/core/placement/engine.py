@@ -1,16 +1,17 @@
 """The decision: which unit is placed next and where, and for which of them tenants are evicted. It changes nothing.
 
-Units are taken in order of rank: priority, then arrival. Units that ask for the same stand in one class: when the
-first of them finds no room, the class is passed over until room appears, so a pass costs as much as it places. A
-unit behind the first that found no room is placed only if that one is not delayed (`reserve/`). Which nodes a gang
-takes is decided in `gang/`, which tenants are evicted in `preempt/`.
+Units are taken in order: priority, then arrival or what their users hold (`precedence.py`). Units that ask for the same
+stand in one class: when the first of them finds no room, the class is passed over until room appears, so a pass costs
+as much as it places. A unit behind the first that found no room is placed only if that one is not delayed (`reserve/`).
+Which nodes a gang takes is decided in `gang/`, which tenants are evicted in `preempt/`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from phalanx.core.model.job import JobId
 from phalanx.core.model.plan import ClassNote, GangPlacement, Placement, Plan, Policy, Snapshot
@@ -20,17 +21,14 @@ from phalanx.core.model.waiting import Ask, Block, Rank, Unit, WaitingClass, Wai
 from phalanx.core.placement.dispatch import Dispatcher, is_dispatched, place_by_mode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
-from phalanx.core.placement.node_limits import counted, is_too_much, spot_within
-from phalanx.core.placement.preempt.make_room import NoEvictions, make_room
+from phalanx.core.placement.node_limits import counted, is_too_much, spot_within, which_limit
+from phalanx.core.placement.precedence import InLine, Precedence
+from phalanx.core.placement.preempt.make_room import make_most_room
 from phalanx.core.placement.prefetch import is_placed_whole, prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
-from phalanx.core.placement.spread import Spots, is_spread, spots
+from phalanx.core.placement.spread import KnownSpots, Spots
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
-_SPOTS_MAX = 16  # of how many classes the order of the nodes is remembered while others have their turn
-STEP_TASKS_MAX = 64  # for how many tasks of one group others are asked to leave in one step
-
-_Line = list[tuple[Rank, int, WaitingClass]]
 
 
 class PlanFailed(Exception):
@@ -49,10 +47,10 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     with turn.draft:
         try:
             while line and not turn.is_over:
-                rank, number, waiting_class = heappop(line)
-                going_on = turn.serve(waiting_class, rank, line[0][0] if line else None)
+                _, waiting_class, unit = heappop(line)
+                going_on = turn.serve(waiting_class, unit.rank, line[0].at if line else None)
                 if going_on is not None:
-                    heappush(line, (going_on, number, waiting_class))
+                    heappush(line, turn.precedence.in_line(waiting_class, going_on))
             is_cut = turn.is_over
             turn.prefetch()
         except Exception as error:
@@ -69,7 +67,10 @@ class _Pass:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.draft = Draft(snapshot, policy.score)
         self.memory = snapshot.memory.copied(snapshot.waiting)
-        self.front = Unplaced(self.draft, policy, snapshot.gain, snapshot.waiting, self.memory)
+        self.precedence = Precedence(snapshot.nodes, snapshot.queues, snapshot.waiting, self.memory.turn)
+        self.front = Unplaced(
+            self.draft, policy, snapshot.gain, snapshot.waiting, self.memory, self.precedence
+        )
         self._policy = policy
         self._gain = snapshot.gain
         self._now = snapshot.now
@@ -77,12 +78,14 @@ class _Pass:
         self._held: set[WaitingClass] = set()  # classes in which one that runs long was held back
         self._held_count = 0
         self._evictions = 0  # how often it was worked out whom to evict
-        self._spots: dict[WaitingClass, Spots] = {}
+        self._spots = KnownSpots(self.draft, self.precedence)
+        self._until: Rank | None = None  # where the next class in line stands
+        self._positions: dict[Rank, Iterator[int]] = {}  # of units that have had a turn and will have another
         self._dispatcher = Dispatcher(snapshot.nodes, snapshot.dispatch, snapshot.now)
         self.deferred: list[JobId] = []  # those that wait for one node, and could go to another
         self._promised: set[JobId] = set()  # jobs whose victims have to leave first
         self._lowest: int | None = None  # priority of the least urgent tenant
-        self._capped: list[tuple[Rank, WaitingClass]] = []  # those whose queue or user may hold no more
+        self._capped: list[InLine] = []  # those whose queue or user may hold no more
         self._is_cut = False
         self.has_more = False  # the next pass can evict, or place what was held back for a head that has gone
         self.serves: WaitingClass | None = None
@@ -97,83 +100,93 @@ class _Pass:
         """The pass is long enough, with the tasks that queue in lanes."""
         return self.draft.size >= self._policy.placements_max
 
-    def line(self, classes: dict[Hashable, WaitingClass]) -> _Line:
+    def line(self, classes: dict[Hashable, WaitingClass]) -> list[InLine]:
         """The first of every class that may have a chance, as a heap; the others have found no room already."""
-        line: _Line = []
-        full: list[tuple[Rank, WaitingClass]] = []
+        line: list[InLine] = []
+        full: list[InLine] = []
         notes, gain = self.memory.notes, self._gain
         now, failed = self._now, self.memory.failed
-        for number, waiting_class in enumerate(classes.values()):
+        for waiting_class in classes.values():
             if failed and failed.get(waiting_class.number, (0.0, ""))[0] > now:
                 continue
-            rank, note = waiting_class.ranks[0], notes.get(waiting_class.number)
+            unit, note = waiting_class.units[waiting_class.ranks[0]], notes.get(waiting_class.number)
+            in_line = self.precedence.in_line(waiting_class, unit)
             if (
                 note is None
                 or note.blocked_at != gain
                 or note.last_entry != waiting_class.last_entry
                 or note.blocked_by is Block.HELD
-                or (note.evict_at <= now and self._may_evict(waiting_class, waiting_class.units[rank]))
+                or (note.evict_at <= now and self._may_evict(waiting_class, unit))
             ):
-                line.append((rank, number, waiting_class))
+                line.append(in_line)
             elif note.blocked_by in (Block.QUOTA, Block.USER):
-                self._capped.append((rank, waiting_class))
+                self._capped.append(in_line)
             elif note.blocked_by is Block.ROOM:
-                full.append((rank, waiting_class))
+                full.append(in_line)
         self.front.begin(full)
         heapify(line)
         return line
 
-    def serve(self, waiting_class: WaitingClass, rank: Rank, until: Rank | None) -> Rank | None:
+    def serve(self, waiting_class: WaitingClass, rank: Rank, until: Rank | None) -> Unit | None:
         """Place units of one class. Returns where to go on when another class has had its turn, if anywhere."""
-        self.serves = waiting_class
+        self.serves, self._until = waiting_class, until
         if self._is_still_held(waiting_class):
             self._held.add(waiting_class)
             return None
         for at in range(bisect_left(waiting_class.ranks, rank), len(waiting_class.ranks)):
             rank = waiting_class.ranks[at]
-            if until is not None and rank > until:
-                return rank
-            block = self._place(waiting_class, waiting_class.units[rank])
+            unit = waiting_class.units[rank]
+            if self._is_past_its_turn(unit):
+                return unit
+            block = self._place(waiting_class, unit)
+            if block is Block.TURN:
+                return unit
             if block is Block.HELD:
                 self._held.add(waiting_class)
                 self._held_count += 1
                 if self._held_count >= HELD_MAX or self._policy.backfill == "none":
                     break
             elif block is not None:
-                self._pass_over(waiting_class, rank, block)
+                self._pass_over(waiting_class, unit, block)
                 return None
             if self.is_over:
                 return None
         if waiting_class in self._held:
-            self._pass_over(waiting_class, rank, Block.HELD)
+            self._pass_over(waiting_class, waiting_class.units[rank], Block.HELD)
         return None
+
+    def _is_past_its_turn(self, unit: Unit) -> bool:
+        """Whether the next class in line goes first."""
+        return self._until is not None and self.precedence.rank(unit) > self._until
 
     def prefetch(self) -> None:
         """Short tasks of the first without room queue in their lanes; or of the first whose quota is used up."""
         first = self.front.first or min(self._capped, default=None)
-        if first is not None and not (unit := first[1].units[first[0]]).is_gang:
-            self.serves = first[1]
+        if first is not None and not (unit := first.unit).is_gang:
+            self.serves = first.waiting_class
             if unit.pool is not None:
-                prefetch_stages(first, self._snapshot, self.memory, self.draft, self._policy)
+                prefetch_stages(
+                    first.waiting_class, unit, self._snapshot, self.memory, self.draft, self._policy
+                )
             else:
                 prefetch(unit, self._snapshot, self.draft, self._policy)
             self.has_more |= bool(self._held) and is_placed_whole(unit, self.draft)
 
-    def _pass_over(self, waiting_class: WaitingClass, rank: Rank, block: Block) -> None:
+    def _pass_over(self, waiting_class: WaitingClass, unit: Unit, block: Block) -> None:
         """The class gets nothing more until there may be more room."""
         note = self.memory.of(waiting_class)
         behind = note.held_behind
         if block is Block.HELD:
-            behind = None if self.front.first is None else self.front.first[0]
+            behind = None if self.front.first is None else self.front.first.unit.rank
         self.memory.notes[waiting_class.number] = ClassNote(
             waiting_class.last_entry, self._gain, block, behind, note.hopeless_at, note.evict_at
         )
         if block in (Block.HELD, Block.NODE):
             return
         if block in (Block.QUOTA, Block.USER):
-            self._capped.append((rank, waiting_class))
+            self._capped.append(self.precedence.in_line(waiting_class, unit))
         else:
-            self.front.join(rank, waiting_class)
+            self.front.join(waiting_class, unit)
 
     def _is_still_held(self, waiting_class: WaitingClass) -> bool:
         """Held back before, nothing has ended since, and the same one would be delayed."""
@@ -181,12 +194,12 @@ class _Pass:
         now = (Block.HELD, self._gain, waiting_class.last_entry)
         if note is None or (note.blocked_by, note.blocked_at, note.last_entry) != now:
             return False
-        return self.front.first is not None and self.front.first[0] == note.held_behind
+        return self.front.first is not None and self.front.first.unit.rank == note.held_behind
 
     def _place(self, waiting_class: WaitingClass, unit: Unit) -> Block | None:
         """Place what there is room for; otherwise say why something is left."""
         passes = self._policy.backfill != "none" or unit.comes_back
-        if not passes and self.front.reservation(unit.rank) is not None:
+        if not passes and self.front.reservation(unit) is not None:
             return Block.HELD
         if unit.job.id in self._promised or unit.job.id in self._dispatcher.merged:
             return None
@@ -195,42 +208,47 @@ class _Pass:
         return self._place_group(waiting_class, unit)
 
     def _place_group(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Block | None:
-        queues, table = self.draft.queues, self.draft.nodes
+        queues, table, is_fair = self.draft.queues, self.draft.nodes, self.precedence.is_fair(unit)
         quota = queues.room(unit.job.queue_user, counted(table, queues, unit))
         if quota == 0:
-            return self._without(self._limit(unit), waiting_class, unit)
+            return self._without(which_limit(queues, unit), waiting_class, unit)
         if is_dispatched(unit):
             return self._dispatch(waiting_class, unit, quota)
-        nodes = self._spots_of(waiting_class, unit)
+        nodes = self._spots.of(unit)
         most = self._policy.openings_max - self.draft.size
         self.front.note_start(unit.job)
-        if self.front.is_before(unit.rank) and nodes.best() is not None:
-            guard = self.front.reservation(unit.rank)
+        if self.front.is_before(unit) and nodes.best() is not None:
+            guard = self.front.reservation(unit)
             if guard is not None and not self._ends_in_time(guard, unit):
                 return self._fill_spare(
                     waiting_class, unit, guard, nodes, most if quota is None else min(most, quota)
                 )
-        for placed, position in enumerate(unit.ready(most)):
+        for placed, position in enumerate(self._ready(unit, most)):
             if placed == quota:
-                return self._limit(unit)
+                return which_limit(queues, unit)
             spot = nodes.best()
             if spot is None:
                 return self._without(Block.ROOM, waiting_class, unit)
             if (spot := spot_within(table, queues, unit, spot)) is None:
-                return self._limit(unit)
+                return which_limit(queues, unit)
             self._take(unit, position, spot)
             nodes.taken(spot[0])
+            if is_fair and self._is_past_its_turn(unit):
+                return Block.TURN
         return None
 
-    def _limit(self, unit: WaitingGroup) -> Block:
-        """Which limit keeps one more of its tasks from being placed: that of its queue or that of its user there."""
-        no = self.draft.queues.lacks(unit.job.queue_user, [(unit.request, 1)])
-        return Block.USER if no is not None and "user" in no.numbers else Block.QUOTA
+    def _ready(self, unit: WaitingGroup, most: int) -> Iterator[int]:
+        """Positions to place. One that comes to its turn again goes on where it left off."""
+        if not self.precedence.is_fair(unit):
+            return unit.ready(most)
+        if (found := self._positions.get(unit.rank)) is None:
+            found = self._positions[unit.rank] = unit.ready(self._policy.openings_max)
+        return islice(found, most)
 
     def _dispatch(self, waiting_class: WaitingClass, unit: WaitingGroup, quota: int | None) -> Block | None:
         """Place tasks where their mode wants them, unless the head would be delayed there."""
         self.front.note_start(unit.job)
-        guard = self.front.reservation(unit.rank)
+        guard = self.front.reservation(unit)
         if guard is not None and self._ends_in_time(guard, unit):
             guard = None
         if guard is not None and waiting_class in self._held:
@@ -240,7 +258,7 @@ class _Pass:
         if block is Block.NODE:
             self.deferred.append(unit.job.id)
         if block is Block.QUOTA:
-            return self._limit(unit)
+            return which_limit(self.draft.queues, unit)
         return self._without(block, waiting_class, unit) if block is Block.ROOM else block
 
     def _fill_spare(
@@ -249,7 +267,7 @@ class _Pass:
         """Place tasks that will still run when the head is to start: only where it leaves room for them."""
         if waiting_class in self._held:
             return Block.HELD
-        for position in unit.ready(most):
+        for position in self._ready(unit, most):
             if self._ends_in_time(guard, unit):  # as the one before it does, beside which it may run
                 if (spot := nodes.best()) is None:
                     return self._without(Block.ROOM, waiting_class, unit)
@@ -258,22 +276,25 @@ class _Pass:
                 if spot is None or not guard.make_way([spot]):
                     return Block.HELD
             if is_too_much(self.draft.queues, unit, spot[1]):
-                return self._limit(unit)
+                return which_limit(self.draft.queues, unit)
             self._take(unit, position, spot)
             nodes.taken(spot[0])
+            if self.precedence.is_fair(unit) and self._is_past_its_turn(unit):
+                return Block.TURN
         return None
 
     def _take(self, unit: WaitingGroup, position: int, spot: tuple[int, Grant]) -> None:
         row, grant = spot
         placement = Placement(unit.job.id, position, self.draft.nodes.names[row], grant)
         self.draft.place(row, placement, unit.job.queue_user)
+        self.precedence.served(unit)
 
     def _place_gang(self, waiting_class: WaitingClass, unit: WaitingGang) -> Block | None:
         mark = self.draft.mark()
         found = try_gang(self.draft, Ask(unit))
-        if isinstance(found, GangPlacement) and not self.front.is_reserved(unit.rank):
+        if isinstance(found, GangPlacement) and not self.front.is_reserved(unit):
             self.draft.rollback(mark)  # what the head needs is worked out as if this one were not there
-            self.front.reservation(unit.rank)
+            self.front.reservation(unit)
             found = try_gang(self.draft, Ask(unit))
         if isinstance(found, NoLayout):
             return self._without(Block.ROOM, waiting_class, unit)
@@ -281,8 +302,9 @@ class _Pass:
             block = Block.USER if "user" in found.numbers else Block.QUOTA
             return block if found.tier is Tier.NEVER else self._without(block, waiting_class, unit)
         self.front.note_start(unit.job)
-        guard = self.front.reservation(unit.rank)
+        guard = self.front.reservation(unit)
         if guard is None or unit.comes_back or self._may_pass(guard, unit, found):
+            self.precedence.served(unit)
             return None
         self.draft.rollback(mark)
         return None if waiting_class not in self._held and self._squeeze_in(guard, unit) else Block.HELD
@@ -345,12 +367,12 @@ class _Pass:
             self.has_more = self.has_more or bool(self._promised)
             return False
         self._evictions += 1
-        guard = self.front.reservation(unit.rank)
+        guard = self.front.reservation(unit)
         mark = self.draft.mark()
-        found = self._make_room(unit)
+        found = make_most_room(self.draft, unit, self._policy)
         if isinstance(found, GangPlacement) and (guard is None or self._may_pass(guard, unit, found)):
             self._promised.add(unit.job.id)
-            self._spots.clear()  # victims may leave more room than was needed
+            self._spots.forget()  # victims may leave more room than was needed
             self.front.note_start(unit.job)
             return True
         self.draft.rollback(mark)
@@ -363,16 +385,6 @@ class _Pass:
             waiting_class.last_entry, note.blocked_at, note.blocked_by, note.held_behind, note.hopeless_at, at
         )
 
-    def _make_room(self, unit: Unit) -> GangPlacement | NoEvictions:
-        """Room for a whole gang; of a group, for many tasks at once if that can be, else for fewer, at last for one."""
-        ready = 0 if unit.is_gang else sum(1 for _ in unit.ready(STEP_TASKS_MAX))
-        for count in (ready, ready // 4):
-            if count > 1 and isinstance(
-                found := make_room(self.draft, unit, self._policy, count=count), GangPlacement
-            ):
-                return found
-        return make_room(self.draft, unit, self._policy)
-
     def _place_part(self, unit: WaitingGang) -> bool:
         """Let members of a gang that need not start whole keep what there is, while the others look on.
 
@@ -380,21 +392,9 @@ class _Pass:
         """
         if not unit.may_hold_part:
             return False
-        if self.front.reservation(unit.rank) is not None:
+        if self.front.reservation(unit) is not None:
             return False
         if not isinstance(try_gang(self.draft, Ask(unit), partial=True), GangPlacement):
             return False
         self._is_cut = True  # what is left of it waits as another unit, which the next pass will find
         return True
-
-    def _spots_of(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Spots:
-        found = self._spots.get(waiting_class)
-        if found is None:
-            draft = self.draft
-            found = spots(draft.nodes, draft.tenants, unit, self._policy.score, draft.placements)
-            if is_spread(unit.request):  # where the others of its job stand says nothing about the next one
-                return found
-            if len(self._spots) >= _SPOTS_MAX:
-                self._spots.clear()
-            self._spots[waiting_class] = found
-        return found

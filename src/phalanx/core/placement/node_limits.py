@@ -12,7 +12,7 @@ import numpy as np
 from phalanx.core.model.queues import Queues
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.waiting import WaitingGroup
+from phalanx.core.model.waiting import Block, WaitingGroup
 
 Spot = tuple[int, Grant]
 
@@ -26,6 +26,12 @@ def counted(nodes: NodeTable, queues: Queues, unit: WaitingGroup) -> Request:
 def is_too_much(queues: Queues, unit: WaitingGroup, grant: Grant) -> bool:
     """Whether the limits do not admit the node that it would have for itself."""
     return unit.request.exclusive and queues.refuses(unit.job.queue_user, (grant,), ())
+
+
+def which_limit(queues: Queues, unit: WaitingGroup) -> Block:
+    """Which limit keeps one more of its tasks from being placed: that of its queue or that of its user there."""
+    no = queues.lacks(unit.job.queue_user, [(unit.request, 1)])
+    return Block.USER if no is not None and "user" in no.numbers else Block.QUOTA
 
 
 def spot_within(nodes: NodeTable, queues: Queues, unit: WaitingGroup, spot: Spot) -> Spot | None:

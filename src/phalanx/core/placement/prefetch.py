@@ -46,15 +46,15 @@ def is_placed_whole(unit: WaitingGroup, draft: Draft) -> bool:
 
 
 def prefetch_stages(
-    first: tuple[Rank, WaitingClass], snapshot: Snapshot, memory: PlanMemory, draft: Draft, policy: Policy
-) -> None:
+    waiting_class: WaitingClass, first: WaitingGroup, snapshot: Snapshot, memory: PlanMemory, draft: Draft,
+    policy: Policy,
+) -> None:  # fmt: skip
     """Queue stages behind those of their pools that run: the first without room, and whoever comes right after it."""
-    rank, waiting_class = first
     until = _first_of_others(waiting_class, snapshot.waiting, memory, snapshot.gain, draft.now)
     placed = {each.job for each in draft.placements}
     known: dict[LanePool, tuple[int, _Lanes, _Notes]] = {}
     ranks = waiting_class.ranks
-    for at in range(bisect_left(ranks, rank), len(ranks)):
+    for at in range(bisect_left(ranks, first.rank), len(ranks)):
         unit = waiting_class.units[ranks[at]]
         if (until is not None and ranks[at] > until) or draft.size >= policy.placements_max:
             return

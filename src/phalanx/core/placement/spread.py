@@ -19,6 +19,10 @@ from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import WaitingGroup
 from phalanx.core.placement.best_node import BestNode
+from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.precedence import Precedence
+
+_KNOWN_MAX = 16  # for how many requests the order of the nodes is remembered
 
 
 class SpreadNodes:
@@ -72,14 +76,40 @@ class SpreadNodes:
 Spots = BestNode | SpreadNodes
 
 
+class KnownSpots:
+    """The nodes for the tasks of a plan: for each request their order is remembered while others have their turn."""
+
+    def __init__(self, draft: Draft, precedence: Precedence) -> None:
+        self._draft, self._precedence = draft, precedence
+        self._known: dict[Request, Spots] = {}
+
+    def of(self, unit: WaitingGroup) -> Spots:
+        found = self._known.get(unit.request)
+        if found is None:
+            draft = self._draft
+            placed = draft.placements if len(unit.job.groups) > 1 or self._precedence.is_fair(unit) else ()
+            found = spots(draft.nodes, draft.tenants, unit, draft.score, placed)
+            if is_spread(unit.request):  # where the others of its job stand says nothing about the next one
+                return found
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known[unit.request] = found
+        return found
+
+    def forget(self) -> None:
+        """There may be more room than was taken note of."""
+        self._known.clear()
+
+
 def spots(
     nodes: NodeTable, tenants: Tenants, unit: WaitingGroup, score: Score, placed: Sequence[Placement] = ()
 ) -> Spots:
-    """The nodes for the tasks of a group, in the order that it asks for. `placed` is what a draft has placed."""
+    """The nodes for the tasks of a group, in the order that it asks for. `placed` is what a draft has placed where
+    some of it may be of the same job: of its other groups, or of this one in an earlier turn."""
     if not is_spread(unit.request):
         return BestNode(nodes, unit.request, score)
     held = tenants.on_nodes(unit.job.id, len(nodes))
-    if len(unit.job.groups) > 1:  # its other groups may have had their turn
+    if placed:
         mine = [nodes.rows[each.node] for each in placed if each.job == unit.job.id]
         held = held + np.bincount(np.array(mine, dtype=np.int64), minlength=len(nodes))
     return SpreadNodes(nodes, unit.request, score, held)

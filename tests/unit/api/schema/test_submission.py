@@ -13,7 +13,8 @@ from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.submission import VPS_RETRIES, SubmitRequest, to_jobs
 from phalanx.core.model.containers import CONTAINERS, MOUNTS, ROOTFS
 from phalanx.core.model.job import Gang, Gather, Job, Restart, Vps
-from phalanx.core.model.resources import ISOLATED, Target
+from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.resources import ISOLATED, Capacity, Device, Grant, Target
 from phalanx.errors import BadRequest, PhalanxError, Unprocessable
 
 
@@ -94,6 +95,22 @@ def test_an_empty_list_of_required_gpus_counts_as_none():
 
 def test_a_number_of_gpus_needs_no_target():
     assert the_job(gpus=2, gpu_type="h100", gpu_memory="80GiB").groups[0].request.gpu_memory_bytes == 80 << 30
+
+
+def test_a_type_of_gpu_knows_no_case():
+    request = the_job(gpus=1, gpu_type="H100").groups[0].request
+    node = Ledger("n1", Capacity(8, 0, devices=(Device(0, "h100"),)))
+    assert (request.gpu_type, isinstance(node.fit(request), Grant)) == ("h100", True)
+    foreign = Ledger(
+        "n1", Capacity(8, 0, devices=(Device(0, "MI-300X"),))
+    )  # as a runner of another program may list it
+    assert isinstance(foreign.fit(the_job(gpus=1, gpu_type="mi-300x").groups[0].request), Grant)
+
+
+def test_a_type_of_gpu_alone_is_answered_with_the_number_that_is_missing():
+    with pytest.raises(BadRequest) as refused:
+        the_job(gpu_type="A100")
+    assert refused.value.hint == "write gpus: 1; on the command line --gpus 1 --gpu-type A100"
 
 
 def test_sizes_and_durations_are_read():

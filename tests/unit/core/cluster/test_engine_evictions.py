@@ -29,7 +29,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(unit.job.id)
         return real(draft, unit, policy)
 
-    monkeypatch.setattr(engine, "make_room", make_room)
+    monkeypatch.setattr(engine, "make_most_room", make_room)
     return asked
 
 

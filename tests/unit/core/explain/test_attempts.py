@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.explain.attempts import _fix_refused
+from phalanx.core.explain.attempts import _UNSET, _fix_refused
 from phalanx.core.model.job import Command
 
 
@@ -43,3 +43,22 @@ from phalanx.core.model.job import Command
 )
 def test_the_advice_is_about_what_was_given(command: Command, message: str, advice: str):
     assert advice in _fix_refused(command, message).text
+
+
+@pytest.mark.parametrize(
+    ("last_lines", "variable"),
+    [
+        ("KeyError: 'RANK'", "RANK"),
+        ("KeyError: 'LOCAL_RANK'\n", "LOCAL_RANK"),
+        ("KeyError: 'WORLD_SIZE'", "WORLD_SIZE"),
+        (
+            "ValueError: env:// rendezvous: environment variable RANK expected, but not set",
+            "RANK",
+        ),
+        ("KeyError: 'rank'", None),
+        ("KeyError: 'PAGERANK'", None),
+    ],
+)
+def test_a_variable_that_torchrun_sets_is_known_from_the_last_lines(last_lines: str, variable: str | None):
+    found = _UNSET.search(last_lines)
+    assert (found and (found[1] or found[2])) == variable

@@ -1,4 +1,4 @@
-"""Who stands ahead is named, and the limit that is offered gives others a turn."""
+"""Who stands ahead is named, and the order that is offered gives others a turn."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from phalanx.api.schema.jobs import WhyReply
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.inputs import SetQuota
 from phalanx.core.explain.change import ADMIN, Asker
+from phalanx.core.explain.explain import place_in_queue
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.queues import DEFAULT, Quota
@@ -46,11 +47,11 @@ def test_ones_own_tasks_that_go_first_need_no_name():
     assert "user" not in said.numbers
 
 
-def test_an_admin_is_offered_the_limit_with_which_another_user_is_the_next():
+def test_an_admin_is_offered_the_order_with_which_another_user_is_the_next():
     cluster, flood, late = crowded()
     fix = why(cluster, late).fix
     assert fix is not None
-    assert fix.command == f"phalanx queue set {DEFAULT} --user-running 3"
+    assert fix.command == f"phalanx queue set {DEFAULT} --order fair"
     cluster.give(quota_set(fix.command, Quota()))
     assert cluster.status(late) == Status.PENDING
     cluster.started("n1", (flood.id, 0, 1))
@@ -66,13 +67,42 @@ def test_others_are_told_what_an_admin_can_set():
     assert "an admin" in fix.text
 
 
-def test_without_room_for_it_by_a_single_end_no_limit_is_offered():
-    assert why(*crowded(cores=1)[::2]).fix is None, "a limit of 0 would be needed"
+def test_where_no_single_end_makes_room_no_order_is_offered():
+    cluster, _, _ = crowded()
+    large = a_job(user="uwe", cores=2)
+    cluster.submit(large)
+    fix = why(cluster, large).fix
+    assert fix is None or "--order" not in fix.command
 
 
 @pytest.mark.parametrize("count", [1, 20])
-def test_no_limit_is_offered_if_a_third_user_goes_first_anyway(count: int):
+def test_no_order_is_offered_if_a_third_user_goes_first_anyway(count: int):
     others = [a_job(user=f"u{number}") for number in range(count)]
     cluster, _, late = crowded(*others)
     fix = why(cluster, late).fix
-    assert fix is None or "--user-running" not in fix.command
+    assert fix is None or "--order" not in fix.command
+
+
+def test_of_who_shares_a_fair_queue_only_those_tasks_are_ahead_that_go_first():
+    cluster, flood, late = crowded()
+    cluster.give(SetQuota(DEFAULT, Quota(order="fair")))
+    said = why(cluster, late)
+    assert all(no.numbers.get("ahead", 0) == 0 for no in said.others if no.code == "PriorityBehind")
+    third = a_job(user="ann", name="more")
+    cluster.submit(third)
+    found = next(no for no in why(cluster, third).others if no.code == "PriorityBehind")
+    assert (found.numbers["job"], found.numbers["ahead"]) == (flood.id, 197), "196 of her own, and olga's"
+
+
+@pytest.mark.parametrize(("came_first", "ahead"), [("ann", 3), ("olga", 2)])
+def test_so_many_tasks_of_another_user_go_first_until_both_hold_as_much(came_first: str, ahead: int):
+    cluster = a_cluster(n1={"cores": 4})
+    cluster.give(SetQuota(DEFAULT, Quota(order="fair")))
+    cluster.submit(a_job(array="1-3", user="olga"))
+    cluster.submit(a_job(user="ann"))
+    waiting = {"ann": a_job(array="1-200", user="ann"), "olga": a_job(user="olga")}
+    for job in sorted(waiting.values(), key=lambda each: each.user != came_first):
+        cluster.submit(job)
+    said = next(no for no in why(cluster, waiting["olga"]).others if no.code == "PriorityBehind")
+    assert said.numbers["ahead"] == ahead
+    assert place_in_queue(cluster.state, cluster.state.jobs[waiting["olga"].id], 0) == ahead + 1

@@ -47,6 +47,7 @@ export function rules(queue: QueueView): [string, string][] {
   if (quota.approval) found.push(['Approval', quota.approval.by?.length ? `by ${quota.approval.by.join(', ')}` : 'needed']);
   if (quota.dispatch_mode) found.push(['Dispatch', quota.dispatch_mode]);
   if (quota.selection) found.push(['Choice of nodes', quota.selection]);
+  if (quota.order === 'fair') found.push(['Order', 'fair: of jobs with one priority, those of the user who holds least go first']);
   return found;
 }
 

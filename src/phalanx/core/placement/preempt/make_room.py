@@ -32,6 +32,7 @@ from phalanx.core.placement.preempt.victims import Loss, Victims
 DOMAINS_MAX = 8  # how many domains are worked out in full,
 EFFORT_MAX = 10.0  # as long as that is quick (in about as many milliseconds),
 MISSES_MAX = 60.0  # and how long to go on if none of them holds the unit after all
+STEP_TASKS_MAX = 64  # for how many tasks of one group others are asked to leave in one step
 LOCKED_MAX = 8  # nodes that are tried first for members of gangs that cannot leave whole
 
 
@@ -60,6 +61,15 @@ def make_room(draft: Draft, unit: Unit, policy: Policy, *, count: int = 1) -> Ga
     if isinstance(found, NoEvictions):
         draft.rollback(mark)
     return found
+
+
+def make_most_room(draft: Draft, unit: Unit, policy: Policy) -> GangPlacement | NoEvictions:
+    """Room for a whole gang; of a group, for many tasks at once if that can be, else for fewer, at last for one."""
+    ready = 0 if unit.is_gang else sum(1 for _ in unit.ready(STEP_TASKS_MAX))
+    for count in (ready, ready // 4):
+        if count > 1 and isinstance(found := make_room(draft, unit, policy, count=count), GangPlacement):
+            return found
+    return make_room(draft, unit, policy)
 
 
 def _made_room(draft: Draft, unit: Unit, count: int, leaving: list[Tenant]) -> GangPlacement | NoEvictions:

@@ -25,13 +25,14 @@ from msgspec import structs
 from phalanx.core.model.amounts import ADDRESSES, FIXED, written
 from phalanx.core.model.columns import Matrix
 from phalanx.core.model.job import Job, JobId
-from phalanx.core.model.plan import KeptNodes, PlanMemory, Policy
+from phalanx.core.model.plan import KeptNodes, KeptTurn, PlanMemory, Policy
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.score import WORST
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column
-from phalanx.core.model.waiting import Ask, Rank, Unit, Waiting, WaitingClass
+from phalanx.core.model.waiting import Ask, Unit, Waiting, WaitingClass
 from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.precedence import InLine, Precedence
 from phalanx.core.placement.reserve.footprint import Lacking, fits, fits_anywhere, footprint, moved
 from phalanx.core.placement.reserve.releases import Releases, Scale
 
@@ -275,53 +276,61 @@ def _tenants_on(draft: Draft, row: int) -> list[Tenant]:
 class Unplaced:
     """The units that found no room, in order. The first of them that could ever run is the head."""
 
-    def __init__(self, draft: Draft, policy: Policy, gain: int, waiting: Waiting, memory: PlanMemory) -> None:
+    def __init__(
+        self,
+        draft: Draft,
+        policy: Policy,
+        gain: int,
+        waiting: Waiting,
+        memory: PlanMemory,
+        precedence: Precedence,
+    ) -> None:
         self._draft = draft
+        self._precedence = precedence
         self._waiting = waiting
         self._memory = memory
         self._policy = policy
         self._gain = gain
-        self._line: list[tuple[Rank, WaitingClass]] = []
+        self._line: list[InLine] = []
         self._reservation: Reservation | None = None
         self._runs_s: dict[JobId, float] = {}
         self.reserves_for: WaitingClass | None = None  # while it is worked out what is kept for the head
 
-    def begin(self, full: list[tuple[Rank, WaitingClass]]) -> None:
+    def begin(self, full: list[InLine]) -> None:
         """Units for which an earlier plan found no room, and nothing has ended since."""
         notes, gain = self._memory.notes, self._gain
-        self._line = [each for each in full if notes[each[1].number].hopeless_at != gain]
+        self._line = [each for each in full if notes[each.waiting_class.number].hopeless_at != gain]
         heapify(self._line)
 
-    def join(self, rank: Rank, waiting_class: WaitingClass) -> None:
-        """The unit of this rank found no room."""
+    def join(self, waiting_class: WaitingClass, unit: Unit) -> None:
+        """A unit found no room."""
         if self._memory.notes[waiting_class.number].hopeless_at != self._gain:
-            heappush(self._line, (rank, waiting_class))
+            heappush(self._line, self._precedence.in_line(waiting_class, unit))
 
     @property
-    def first(self) -> tuple[Rank, WaitingClass] | None:
+    def first(self) -> InLine | None:
         return self._line[0] if self._line else None
 
     def note_start(self, job: Job) -> None:
         """The draft has placed something of this job."""
         self._runs_s[job.id] = run_s(job)
 
-    def is_before(self, rank: Rank) -> bool:
-        """Whether a unit before this rank found no room."""
-        return bool(self._line) and self._line[0][0] < rank
+    def is_before(self, unit: Unit) -> bool:
+        """Whether a unit before this one found no room."""
+        return bool(self._line) and self._line[0].at < self._precedence.rank(unit)
 
-    def is_reserved(self, rank: Rank) -> bool:
-        """Whether what a unit of this rank has to leave alone is known already."""
-        return not self.is_before(rank) or (
-            self._reservation is not None and self._reservation.rank == self._line[0][0]
+    def is_reserved(self, unit: Unit) -> bool:
+        """Whether what a unit has to leave alone is known already."""
+        return not self.is_before(unit) or (
+            self._reservation is not None and self._reservation.rank == self._line[0].unit.rank
         )
 
-    def reservation(self, rank: Rank) -> Reservation | None:
-        """What a unit of this rank has to leave alone. Worked out when first asked, once for a plan."""
-        while self.is_before(rank):
-            if self.is_reserved(rank):
+    def reservation(self, passing: Unit) -> Reservation | None:
+        """What a unit has to leave alone. Worked out when first asked, once for a plan."""
+        while self.is_before(passing):
+            if self.is_reserved(passing):
                 return self._reservation
-            first, waiting_class = self._line[0]
-            unit = waiting_class.units[first]
+            _, waiting_class, unit = self._line[0]
             self.reserves_for = waiting_class
             before = kept_for(self._memory, self._waiting, unit, self._draft)
             self._reservation = reserve(self._draft, unit, self._policy, self._runs_s, before)
@@ -341,6 +350,9 @@ class Unplaced:
             self._memory.kept[unit.rank] = KeptNodes(found.nodes, entry, _next_of(unit, self._draft))
         else:
             self._memory.kept.pop(unit.rank, None)
+        if self._precedence.is_fair(unit) and found.protects:
+            entry = self._waiting.entry(unit.rank)
+            self._memory.turn = KeptTurn(unit.rank, entry, _next_of(unit, self._draft))
 
 
 def kept_for(memory: PlanMemory, waiting: Waiting, unit: Unit, draft: Draft) -> tuple[str, ...]:

@@ -1,0 +1,193 @@
+"""A queue with a fair order: of jobs with one priority, those of the user who holds least go first."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.core.cluster.events import TaskPlaced
+from phalanx.core.cluster.image import decode_state, encode_state
+from phalanx.core.cluster.inputs import SetQuota, Submit
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import Status
+from phalanx.core.model.queues import DEFAULT, Quota
+from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
+
+FAIR = Quota(order="fair")
+
+
+def fair(quota: Quota = FAIR, **node: int) -> Cluster:
+    cluster = a_cluster(n1=node)
+    cluster.give(SetQuota(DEFAULT, quota))
+    return cluster
+
+
+def started(cluster: Cluster, job: Job) -> int:
+    return sum(status != Status.PENDING for status in cluster.state.jobs[job.id].status)
+
+
+def end_one(cluster: Cluster, job: Job) -> None:
+    """A second later, one of its tasks has run and ends."""
+    cluster.now += 1.0
+    key = next(key for key in cluster.state.nodes["n1"].attempts if key[0] == job.id)
+    cluster.started("n1", key)
+    cluster.ended("n1", key)
+
+
+def placed(cluster: Cluster) -> list[str]:
+    """The users whose tasks were placed in the last turn, in order."""
+    events = cluster.turns[-1].events
+    return [cluster.state.jobs[each.key[0]].job.user for each in events if isinstance(each, TaskPlaced)]
+
+
+@pytest.mark.parametrize("quota", [FAIR, Quota()])
+def test_who_comes_last_and_holds_nothing_has_the_next_place(quota: Quota):
+    cluster = fair(quota, cores=4)
+    flood, late = a_job(array="1-200", user="ann"), a_job(user="olga")
+    cluster.submit(flood)
+    cluster.submit(late)
+    end_one(cluster, flood)
+    assert (cluster.status(late) == Status.PENDING) == (quota.order == "arrival")
+
+
+def test_users_have_turns_within_one_plan():
+    cluster = fair(cores=1)
+    cluster.submit(a_job(user="first"))
+    for user, tasks in (("ann", 100), ("bob", 100), ("cleo", 2)):
+        cluster.submit(a_job(array=f"1-{tasks}", user=user, evictable=False))
+    cluster.add_node("n2", cores=12)
+    assert placed(cluster)[:6] == ["ann", "bob", "cleo"] * 2
+    assert Counter(placed(cluster)) == {"ann": 5, "bob": 5, "cleo": 2}, (
+        "who waits no more leaves it to the others"
+    )
+
+
+def test_tasks_that_are_spread_have_turns_as_well():
+    cluster = a_cluster(n1={"cores": 8}, n2={"cores": 4})
+    cluster.give(SetQuota(DEFAULT, FAIR))
+    jobs = [a_job(array="1-4", user=user, spread=True) for user in ("ann", "bob")]
+    cluster.give(*(Submit(job) for job in jobs))
+    assert placed(cluster) == ["ann", "bob"] * 4
+    for job in jobs:
+        for node in ("n1", "n2"):
+            assert sum(key[0] == job.id for key in cluster.state.nodes[node].attempts) == 2
+
+
+def test_a_turn_is_one_task():
+    cluster = fair(cores=4)
+    flood = a_job(array="1-200", user="ann")
+    cluster.submit(flood)
+    large = a_job(array="1-2", user="olga", cores=4)
+    cluster.submit(large)
+    for _ in range(3):
+        end_one(cluster, flood)
+    cluster.add_node("n2", cores=8)
+    assert started(cluster, large) == 1, "ann holds less then"
+    assert placed(cluster)[:4] == ["olga", "ann", "ann", "ann"]
+
+
+def test_the_largest_part_counts():
+    """Half of the GPUs are more than a quarter of the cores."""
+    cluster = fair(cores=16, gpus=8)
+    cluster.submit(a_job(user="ann", gpus=4, cores=1))
+    cluster.submit(a_job(user="bob", cores=4))
+    filler = a_job(user="first", cores=11)
+    cluster.submit(filler)
+    ann, bob = a_job(user="ann", cores=11), a_job(user="bob", cores=11)
+    cluster.submit(ann)
+    cluster.submit(bob)
+    end_one(cluster, filler)
+    assert [cluster.status(job) for job in (ann, bob)] == [Status.PENDING, Status.ASSIGNED]
+
+
+def test_priority_goes_first():
+    cluster = fair(cores=2)
+    flood = a_job(array="1-50", user="ann", priority=1)
+    cluster.submit(flood)
+    cluster.submit(a_job(user="olga"))
+    end_one(cluster, flood)
+    assert started(cluster, flood) == 3
+
+
+def test_who_waits_alone_may_use_everything():
+    cluster = fair(cores=8)
+    job = a_job(array="1-50", user="ann")
+    cluster.submit(job)
+    assert started(cluster, job) == 8
+
+
+def test_jobs_of_other_queues_keep_their_place():
+    """Nobody in the fair queue holds less than ann, so her job does not stand behind one that came later."""
+    cluster = fair(cores=4)
+    cluster.give(SetQuota("lab", Quota()))
+    running = a_job(array="1-4", user="ann")
+    cluster.submit(running)
+    ann, other = a_job(user="ann"), a_job(user="zoe", queue="lab")
+    cluster.submit(ann)
+    cluster.submit(other)
+    end_one(cluster, running)
+    assert (cluster.status(ann), cluster.status(other)) == (Status.ASSIGNED, Status.PENDING)
+
+
+@pytest.mark.parametrize("limit_s", [None, 60.0])
+def test_room_that_is_gathered_for_a_gang_is_not_taken_by_who_holds_nothing_for_an_instant(
+    limit_s: float | None,
+):
+    cluster = fair(cores=4)
+    flood = a_job(array="1-200", user="ann", time_limit_s=limit_s)
+    cluster.submit(flood)
+    gang = a_gang(a_group(4), user="olga")
+    cluster.submit(gang)
+    end_one(cluster, flood)
+    newcomer = a_job(user="zoe", time_limit_s=limit_s and limit_s + 1)
+    cluster.submit(newcomer)
+    for _ in range(3):
+        end_one(cluster, flood)
+    assert started(cluster, gang) == 4
+    assert started(cluster, flood) == 4
+    assert cluster.status(newcomer) == Status.PENDING
+
+
+def test_the_order_is_kept_in_an_image_and_may_change_while_jobs_wait():
+    cluster = fair(Quota(), cores=4)
+    flood, late = a_job(array="1-200", user="ann"), a_job(user="olga")
+    cluster.submit(flood)
+    cluster.submit(late)
+    cluster.give(SetQuota(DEFAULT, FAIR))
+    again = decode_state(encode_state(cluster.state), cluster.state.rules)
+    assert again.queues.quotas[DEFAULT].order == "fair"
+    assert again.waiting.by_user == {DEFAULT}
+    end_one(cluster, flood)
+    assert cluster.status(late) == Status.ASSIGNED
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 2), st.integers(1, 9)), max_size=12),
+    st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 5)), max_size=4),
+    st.integers(1, 24),
+)
+def test_each_place_goes_to_the_user_who_holds_least(
+    jobs: list[tuple[str, int, int]], before: list[tuple[str, int]], cores: int
+):
+    """All ask for one core, so that the order alone decides: priority, what is held, arrival."""
+    cluster = fair(cores=20)
+    held: Counter[str] = Counter()
+    for user, tasks in before:
+        cluster.submit(a_job(array=f"1-{tasks}", user=user, evictable=False))
+        held[user] += tasks
+    if rest := 20 - held.total():
+        cluster.submit(a_job(array=f"1-{rest}", user="first", evictable=False))
+    for user, priority, tasks in jobs:
+        cluster.submit(a_job(array=f"1-{tasks}", user=user, priority=priority))
+    cluster.add_node("n2", cores=cores)
+    expected, left = [], [tasks for _, _, tasks in jobs]
+    for _ in range(min(cores, sum(left))):
+        waiting = [number for number, tasks in enumerate(left) if tasks]
+        best = min(waiting, key=lambda number: (-jobs[number][1], held[jobs[number][0]], number))
+        left[best] -= 1
+        held[jobs[best][0]] += 1
+        expected.append(jobs[best][0])
+    assert placed(cluster) == expected
