@@ -2,7 +2,7 @@
 
     from phalanx import Client
     with Client() as cluster:
-        job = cluster.submit(command=["python", "train.py"], gpus=2)
+        job = cluster.submit(["python", "train.py"], gpus=2)
         job.wait(check=True)
 
 Everything public is a name of this module: the clients, what they take and answer, and the errors they raise. Names
@@ -145,6 +145,7 @@ if TYPE_CHECKING:
     from phalanx.client.ids import HasId
     from phalanx.client.job_handles import AsyncJobHandle, JobHandle
     from phalanx.client.log_calls import LogPiece
+    from phalanx.client.log_output import AsyncLogBytes, LogBytes
     from phalanx.client.logins import DashboardAddress
     from phalanx.client.pickles import CallLost, RemoteTraceback
     from phalanx.client.session_calls import ExecResult, ExecSession, SessionAccess
@@ -189,7 +190,7 @@ __all__ = [
     "AcceptedTask", "AccountsView", "AddressesView", "AfterSpec", "AmendSpec", "AppliedJob", "ApplyReply",
     "ApplyRequest",
     "ApprovalReply", "ApprovalSpec", "ApprovalView", "AsyncClient", "AsyncExecSession", "AsyncJobHandle",
-    "AsyncWaitedJob", "AsyncWorkflowBuilder", "AsyncWorkflowHandle", "AuditLine", "BadRequest", "Busy",
+    "AsyncLogBytes", "AsyncWaitedJob", "AsyncWorkflowBuilder", "AsyncWorkflowHandle", "AuditLine", "BadRequest", "Busy",
     "CallFailed", "CallFields", "CallLost", "Called", "CancelReply",
     "Client", "ClusterView", "ConditionSpec", "ConditionView", "ConfigError", "Conflict", "CoordinatorView",
     "Counts", "CurvePoint", "DashboardAddress", "DeviceUsage", "DeviceView", "DomainSlots", "DomainView",
@@ -198,7 +199,7 @@ __all__ = [
     "FileView", "FilesView", "Fix", "Forbidden", "FormationView", "ForwardRequest", "GangFields",
     "GangKeywords", "GangSpec", "GangView", "GatherSpec", "Gone", "GroupSpec", "GroupView", "HasId", "IsolationView",
     "JobFailed", "JobFilters", "JobHandle", "JobReason", "JobSpec", "JobView", "LayerSpec", "LayerView", "LocalCluster",
-    "LogPiece", "LogRow", "LogTimesView", "LoginRecord", "NamedView", "NetworkSpec", "NeverFits",
+    "LogBytes", "LogPiece", "LogRow", "LogTimesView", "LoginRecord", "NamedView", "NetworkSpec", "NeverFits",
     "NewReservation", "NewToken",
     "NewVps", "NoRoom", "NodeReasons", "NodeView", "NotActive", "NotFound", "NumaView", "Page", "PhalanxError",
     "PlaceView", "PlanReason", "PlanReply", "PlanRequest", "PlannedEviction", "PlannedPlacement", "PromiseView",
@@ -255,6 +256,7 @@ _MODULES = {
     "phalanx.client.session_calls": "ExecResult ExecSession SessionAccess",
     "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.stage_fields": "StageFields",
+    "phalanx.client.log_output": "AsyncLogBytes LogBytes",
     "phalanx.client.waited_jobs": "AsyncWaitedJob WaitedJob",
     "phalanx.client.workflow_files": "WorkflowFileOptions",
     "phalanx.client.workflow_handles": "AsyncWorkflowHandle WorkflowHandle",

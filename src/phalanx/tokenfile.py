@@ -17,13 +17,14 @@ from phalanx.settings import Secret
 TOKEN = re.compile(r"[!-~]{1,4096}")
 FILE_BYTES_MAX = 1 << 20
 TOKENS_MAX = 1000
+_FORM = "the file holds the token alone, as `phalanx token create` prints it: no JSON, no name before it"
 
 
 def read_token(path: Path) -> Secret:
     """The one secret in a file that only its owner can read, as ssh demands of keys."""
     text = _read(path).strip()
     if not TOKEN.fullmatch(text):
-        raise TokenError(f"token file {path} holds no token")
+        raise TokenError(f"token file {path} holds no token", hint=_FORM)
     return Secret(text)
 
 
@@ -31,7 +32,7 @@ def read_tokens(path: Path) -> tuple[Secret, ...]:
     """The tokens in such a file, separated by commas or lines; none, if it was emptied."""
     tokens = split_tokens(_read(path))
     if len(tokens) > TOKENS_MAX or not all(TOKEN.fullmatch(token) for token in tokens):
-        raise TokenError(f"token file {path} holds something else than up to {TOKENS_MAX} tokens")
+        raise TokenError(f"token file {path} holds something else than up to {TOKENS_MAX} tokens", hint=_FORM)
     return tokens
 
 

@@ -192,7 +192,7 @@ def test_the_fix_of_a_drained_node_resumes_it_and_the_plan_is_asked_again(
 
 def test_a_story_is_read_to_its_other_end(dashboard: Dashboard, cluster: RealCluster) -> None:
     cluster.client.submit(name="eventful", command=SLEEP, gpus=5, allow_infeasible=True, hold=True)
-    for _ in range(110):
+    for _ in range(205):  # three pages of lines
         cluster.client.release("eventful")
         cluster.client.hold("eventful")
     page = dashboard.open("/jobs/eventful?tab=story")
@@ -289,6 +289,7 @@ def test_mine_and_clear_among_jobs_of_several_users(dashboard: Dashboard, cluste
 
 
 def test_try_again_shows_what_is_there_by_then(dashboard: Dashboard, cluster: RealCluster) -> None:
+    dashboard.page.route(re.compile("/v1/pages/changes"), lambda route: route.abort())  # or it asks by itself
     page = dashboard.open("/jobs/comes-later")
     page.get_by_role("alert").filter(has_text="comes-later").wait_for()
     cluster.client.submit(name="comes-later", command=["true"])

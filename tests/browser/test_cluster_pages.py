@@ -96,6 +96,12 @@ def told(page: Page) -> str:
     return page.locator("p[aria-live=polite]").inner_text()
 
 
+def goes_one_way(line: str) -> bool:
+    """Whether a line of a graph goes on towards its end, down or to the right, all along."""
+    at = [float(each) for each in re.findall(r"-?[\d.]+", line)]
+    return any(list(axis) == sorted(axis) for axis in (at[::2], at[1::2]))
+
+
 def plan(page: Page, text: str) -> None:
     page.get_by_label("Job file or manifest").fill(text)
     page.get_by_role("button", name="Plan", exact=True).click()
@@ -266,6 +272,10 @@ def test_a_workflow_is_a_graph_that_is_cancelled_and_tried_again(
     graph = page.get_by_role("region", name="Graph")
     wait_until(lambda: graph.locator(".svelte-flow__node").count() == 4 or None)
     wait_until(lambda: graph.locator(".svelte-flow__edge").count() == 4 or None)
+    lines = graph.locator(".svelte-flow__edge-path").evaluate_all(
+        "each => each.map(e => e.getAttribute('d'))"
+    )
+    assert len(lines) == 4 and all(goes_one_way(line) for line in lines), lines
     graph.locator(".stage.running").filter(has_text="last").wait_for()
     graph.locator(".svelte-flow__node").filter(has_text="last").click()
     panel = page.get_by_role("region", name="Stage", exact=True)
@@ -481,6 +491,8 @@ PAGES = (
     "/map?by=usage&plan=1&show=busy", "/time?by=job", "/workflows", "/nodes", "/nodes/n1", "/queues", "/tokens",
     "/audit", "/terminal/1.0",
 )  # fmt: skip
+BEHIND_MORE = {"/workflows", "/nodes", "/nodes/n1", "/queues", "/tokens", "/audit"}
+FILLS = {"/workflows", "/nodes", "/tokens", "/audit", "/terminal/1.0"}  # and end above the navigation
 
 
 def test_pages_are_readable_on_a_phone(dashboard: Dashboard) -> None:
@@ -491,6 +503,10 @@ def test_pages_are_readable_on_a_phone(dashboard: Dashboard) -> None:
         page.get_by_role("heading", level=1).wait_for()
         page.locator(".panel").first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+        more = "true" if path.partition("?")[0] in BEHIND_MORE else None
+        assert page.get_by_role("button", name="More").get_attribute("aria-current") == more, path
+        if path in FILLS:
+            assert page.evaluate("document.documentElement.scrollHeight") <= PHONE["height"], path
     assert page.locator("main img, main script").count() == 0
     dashboard.check_clean()
 

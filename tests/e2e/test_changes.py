@@ -11,22 +11,25 @@ from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
 JOBS = 12
+LIMIT_MAX = 7
 
 
 class Changes(Thread):
     """Holds, changes and releases jobs, one after another, and notes what was answered."""
 
-    def __init__(self, cluster: RealCluster, jobs: list[str]) -> None:
+    def __init__(self, cluster: RealCluster, jobs: list[str], array: str) -> None:
         super().__init__(daemon=True)
         self.held: set[str] = set()
         self.priority: dict[str, int] = {}
+        self.at_once: int | None = None  # of the array, as it was answered last
         self.begun, self._end = Event(), Event()
-        self._cluster, self._jobs = cluster, jobs
+        self._cluster, self._jobs, self._array = cluster, jobs, array
 
     def run(self) -> None:
         number = 0
         while not self._end.is_set():
             number += 1
+            self._limit(number % LIMIT_MAX + 1)
             for job in self._jobs:
                 self._try(job, number)
                 self.begun.set()
@@ -35,6 +38,14 @@ class Changes(Thread):
         self._end.set()
         self.join(60)
         assert not self.is_alive()
+
+    def _limit(self, at_once: int) -> None:
+        self.at_once = None
+        try:
+            self._cluster.client.update(self._array, at_once=at_once)
+            self.at_once = at_once
+        except PhalanxError:  # nobody leads just now
+            return
 
     def _try(self, job: str, number: int) -> None:
         client = self._cluster.client
@@ -65,7 +76,8 @@ def test_what_was_answered_is_kept_when_the_coordinator_is_killed_and_nothing_ru
             for each in range(JOBS)
         ]
         assert client.why(jobs[0]).dominant.code == "BeginTime"
-        changes = Changes(cluster, jobs)
+        array = client.submit(command=["true"], array=f"0-{LIMIT_MAX + 1}%1", begin="1h").task_ids[0]
+        changes = Changes(cluster, jobs, array)
         changes.start()
         for _ in range(2):
             changes.begun.clear()
@@ -79,6 +91,10 @@ def test_what_was_answered_is_kept_when_the_coordinator_is_killed_and_nothing_ru
         views = {job: client.job(job) for job in jobs}
         assert {job: views[job].priority for job in changes.priority} == changes.priority
         assert [job for job in changes.held if views[job].held is None] == []
+        kept = client.job(array)
+        assert changes.at_once in (None, kept.groups[0].at_once)
+        assert kept.array == f"0-{LIMIT_MAX + 1}%{kept.groups[0].at_once}"
+        client.cancel(array)
         assert not out.exists()
         for number, (job, view) in enumerate(views.items()):
             # One priority for all: the more urgent one would evict others, and what is evicted runs again.

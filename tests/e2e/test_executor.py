@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -222,6 +223,7 @@ def test_a_call_that_always_kills_its_process_fails_and_takes_no_other_with_it(l
         good = executor.map(called.square, range(300))
         error = bad.exception()
         assert isinstance(error, phalanx.CallLost)
+        assert re.match(r"phalanx logs \d+\.\d+ has the log of its worker", error.hint)
         assert "SIGKILL" in str(error)
         assert "2 times" in str(error)
         assert list(good) == [n * n for n in range(300)]

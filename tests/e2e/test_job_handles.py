@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,10 +84,12 @@ def test_a_job_comes_after_another_that_is_given_as_a_handle(cluster: phalanx.Lo
 
 
 def test_one_that_takes_too_long_and_is_cancelled(cluster: phalanx.LocalCluster) -> None:
-    job = cluster.submit(command=["sleep", "300"])
-    assert job.wait(0.1).status in ("Pending", "Assigned", "Running")
-    with pytest.raises(TimeoutError):
-        job.result(timeout=0.1)
+    job = cluster.submit(["sleep", "300"])
+    assert job.wait(0.1, must_end=False, check=True).status in ("Pending", "Assigned", "Running")
+    for ask in (job.wait, job.result, job.results, partial(cluster.wait, job)):
+        with pytest.raises(TimeoutError, match=f"{job.number} has not ended"):
+            ask(timeout=0.05)
+    assert (job.exit_code, job.why().status == job.status) == (None, True)
     [reply] = job.cancel()
     assert reply.cancelled == 1
     with pytest.raises(phalanx.JobFailed) as failed:
@@ -108,8 +111,37 @@ def test_arrays_and_gangs_give_the_result_of_each_task(cluster: phalanx.LocalClu
 def test_results_of_a_sweep_with_failures_are_there_without_check(cluster: phalanx.LocalCluster) -> None:
     job = cluster.submit(shell=SOME_FAIL, params={"seed": [1, 2, 3]}, retries=0)
     assert job.results(timeout=30, check=False) == [1, None, 3]
-    with pytest.raises(phalanx.JobFailed):
+    with pytest.raises(
+        phalanx.JobFailed, match=r"1 of 3 tasks.*results\(check=False\) gives what the others gave"
+    ):
         job.results(timeout=30)
+    again = job.retry()
+    assert isinstance(again, phalanx.JobHandle)
+    assert (again.wait(30).repeats, again.exit_code, len(list(again.tasks()))) == (job.id, 3, 1)
+    assert "exited with code 3" in job.why().dominant.text
+
+
+def test_a_view_says_which_call_has_what_it_has_not(cluster: phalanx.LocalCluster) -> None:
+    job = cluster.submit(["echo", "hello"])
+    view, task = cluster.job(job.number), cluster.task(job.number)
+    for name in ("wait", "logs", "result", "cancel", "why", "retry"):
+        with pytest.raises(AttributeError, match=rf"client\.handle\({job.number}\)\.{name}\(\)"):
+            getattr(view, name)
+    with pytest.raises(AttributeError, match=rf"client\.logs\('{job.number}'\)"):
+        _ = task.logs  # type: ignore[attr-defined]
+    assert not hasattr(view, "anything")
+
+
+def test_logs_of_a_client_are_pieces_that_say_so_and_can_be_had_as_text(
+    cluster: phalanx.LocalCluster,
+) -> None:
+    job = cluster.submit(["echo", "hello"])
+    ended = job.wait(30)
+    logs = cluster.logs(job.number)
+    assert repr(logs) == f"<the log of {job.number}, in pieces of bytes: loop over it, or take its text()>"
+    assert logs.text() == job.logs() == ended.logs() == "hello\n"
+    assert b"".join(cluster.logs(job.number)) == b"hello\n"
+    assert ended.why().status == "Completed"
 
 
 def test_a_job_may_be_named_by_its_number(cluster: phalanx.LocalCluster) -> None:
@@ -133,11 +165,16 @@ def test_the_same_in_asyncio(cluster: phalanx.LocalCluster) -> None:
             assert (await job.status(), await job.done()) == ("Completed", True)
             assert await job.logs() == "working\n"
             assert [piece async for piece in job.follow()] == [b"working\n"]
-            broken = await client.submit(shell=BROKEN, retries=0)
+            assert await client.logs(job).text() == "working\n"
+            broken = await client.submit(["sh", "-c", BROKEN], retries=0)
+            with pytest.raises(TimeoutError, match="has not ended"):
+                await broken.wait(0)
             assert await (await broken.wait(30)).logs() == "last words\n"
             assert (await (await client.handle(job.number)).wait()).status == "Completed"
             with pytest.raises(phalanx.JobFailed, match="last words"):
                 await broken.wait(30, check=True)
+            assert (await broken.exit_code(), (await broken.why()).status) == (3, "Failed")
+            assert (await (await broken.retry()).wait(30)).exit_code == 3
             long = await client.gang(["sleep", "300"], 2)
             assert (await long.cancel())[0].cancelled == 2
             assert (await long.view()).tasks == 2

@@ -203,7 +203,9 @@ def test_where_jobs_run(user: User) -> None:
     user.says("cancel", wide)
     assert user.cluster.wait_task(alone, "Running").node == "n3"
     beside = user.says("submit", "--nodes", "n3", "--", "true").strip()
-    assert f"it starts when {alone} on n3 ends" in " ".join(user.sees("why", beside, is_prose=True))
+    assert f"it starts when job {alone}, which runs on n3, ends" in " ".join(
+        user.sees("why", beside, is_prose=True)
+    )
     user.says("cancel", away, alone)
     user.says("wait", beside)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from phalanx.core.cluster import transitions
+from phalanx.core.cluster.apply import changes as apply_changes
 from phalanx.core.cluster.apply import jobs as apply_jobs
 from phalanx.core.cluster.change_events import JobHeld
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.columns import Columns
+from phalanx.core.model.job import Job
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Grant, Request
@@ -31,6 +34,15 @@ def test_a_job_that_begins_at_once_is_found(monkeypatch: Patch):
 
     monkeypatch.setattr(apply_jobs, "wait_to_begin", at_once)
     must_find({"begin"}, within=40)
+
+
+def test_a_limit_that_is_forgotten_when_it_is_changed_is_found(monkeypatch: Patch):
+    monkeypatch.setattr(apply_changes, "_limited", lambda job, at_once: without_limit(job))
+    must_find({"limit"}, within=60)
+
+
+def without_limit(job: Job) -> Job:
+    return structs.replace(job, groups=(structs.replace(job.groups[0], at_once=0),))
 
 
 def test_an_exclusive_task_that_is_given_a_part_of_its_node_is_found(monkeypatch: Patch):

@@ -258,7 +258,7 @@ class FakeClient:
                 return item
         raise NotFound(f"no job {id}", hint="phalanx ps lists them")
 
-    def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:
+    def wait(self, id: str, timeout: float | None = None, *, must_end: bool = True) -> JobView | TaskView:
         self._note("wait", id, timeout)
         return self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
 
@@ -275,7 +275,13 @@ class FakeClient:
         return self.answer or ApplyReply([AppliedJob(ID, each.name, 4) for each in request.specs])
 
     def tokens(self) -> list[TokenView]:
+        self._note("tokens")
         return self.credentials
+
+    def revoke_token(self, id: str) -> TokenView:
+        self._note("revoke_token", id)
+        found: TokenView = self._found(self.credentials, id)
+        return found
 
     def queues(self) -> list[QueueView]:
         self._note("queues")

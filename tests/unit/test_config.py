@@ -417,6 +417,14 @@ def test_a_file_of_something_else_than_tokens_is_refused(tmp_path: Path, text: s
         read_tokens(a_token_file(tmp_path / "t", text))
 
 
+def test_of_a_file_of_json_it_is_said_what_the_file_should_hold(tmp_path: Path):
+    for read in (read_token, read_tokens, first_token):
+        with pytest.raises(TokenError) as refused:
+            read(a_token_file(tmp_path / "t", '{"token": "phx_abc", "name": "ada b"}'))
+        assert "the token alone" in refused.value.hint
+        assert "JSON" in refused.value.hint
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe", 0o600)
     for path in (tmp_path / "missing", tmp_path, tmp_path / "pipe"):

@@ -170,7 +170,7 @@ class Allocation:
                 is_told = True
                 with suppress(PhalanxError):
                     note(f"{self._label} waits: {self._client.why(self._id).dominant.text}")
-            self._client.wait(self._id, timeout=POLL_S)
+            self._client.wait(self._id, timeout=POLL_S, must_end=False)
 
     def hold(self) -> None:
         """Keep it, from now on until `end`."""

@@ -188,7 +188,7 @@ class Attached:
             elif task.status in ENDED:
                 return
             else:
-                patiently(lambda: self._client.wait(id, timeout=self._pace_s))
+                patiently(lambda: self._client.wait(id, timeout=self._pace_s, must_end=False))
 
     def _copy_attempt(self, id: str, stream: Stream, attempt: int, sink: Sink) -> None:
         try:

@@ -12,6 +12,7 @@ from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, emit, moment
 from phalanx.cli.session import session
 from phalanx.core.model.amounts import describe_seconds, plural
+from phalanx.errors import BadRequest
 
 
 def hold(
@@ -45,7 +46,7 @@ def release(ctx: typer.Context, ids: IdsArgument, output: OutputOption = None) -
     return code
 
 
-def update(
+def update(  # noqa: PLR0913, PLR0917 - its options
     ctx: typer.Context,
     ids: IdsArgument,
     priority: Annotated[int | None, typer.Option(help="New priority.")] = None,
@@ -58,6 +59,10 @@ def update(
     ] = None,
     begin: Annotated[
         str | None, typer.Option(metavar="TIME", help="Begin then, as for `submit`; now = at once.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=0, help="Most tasks of an array that run at once; 0 = all. What runs goes on."),
     ] = None,
     if_revision: Annotated[
         int | None, typer.Option(help="Only if its settings are at this revision, shown by `show`.")
@@ -75,9 +80,13 @@ def update(
         "time_limit": time_limit,
         "queue": queue,
         "begin": begin,
-        "if_revision": if_revision,
+        "at_once": limit,
     }
     fields: Any = {name: value for name, value in given.items() if value is not None}
+    if not fields:
+        raise BadRequest("nothing to change: give --priority, --time-limit, --queue, --begin or --limit")
+    if if_revision is not None:
+        fields["if_revision"] = if_revision
     client = here.client()
     views, code = each_of(lambda id: client.update(id, **fields), ids)
     lines = [f"{label(each)}: {_settings(each)}" for each in views]
@@ -89,4 +98,6 @@ def _settings(job: JobView) -> str:
     """What can be changed, as it is now."""
     limit = describe_seconds(job.time_limit_s) if job.time_limit_s else "none"
     begin = f", begins {moment(job.begin_at)}" if job.begin_at else ""
-    return f"queue {job.queue}, priority {job.priority}, time limit {limit}{begin}"
+    at_once = job.groups[0].at_once if len(job.groups) == 1 else 0
+    most = f", at most {plural(at_once, 'task')} at once" if at_once else ""
+    return f"queue {job.queue}, priority {job.priority}, time limit {limit}{begin}{most}"

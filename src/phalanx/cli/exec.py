@@ -78,7 +78,7 @@ def attach(
     rank: RankOption = None,
     detach_keys: KeysOption = KEYS,
 ) -> int:
-    """Open a shell in a running task.
+    """Open a shell in a running task (also: `connect`).
 
     It runs beside the task, as with `phalanx exec -t`. Without a terminal the shell reads standard input. What the
     task itself writes is shown by `phalanx logs -f`.

@@ -135,8 +135,17 @@ def our_option(path: str, option: str) -> str:
     if command in TAKES_A_JOB and option in OUR_OPTIONS:
         return _use(OUR_OPTIONS[option])
     if command == "update" and option in BY_RESUBMIT:
-        return f"submit it once more with it: phalanx resubmit ID --set {BY_RESUBMIT[option]}"
+        return by_resubmit(option, "ID", "")
     return ""
+
+
+def by_resubmit(option: str, id: str, value: str) -> str:
+    """How a job is submitted once more with what `update` cannot change, and what becomes of the one that waits."""
+    key, _, example = BY_RESUBMIT[option].partition("=")
+    return (
+        f"submit it once more with it: phalanx resubmit {id} --set {key}={value or example}; {id} itself stays as it"
+        f" is: phalanx cancel {id} ends it"
+    )
 
 
 def _use(ours: str) -> str:

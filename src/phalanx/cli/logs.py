@@ -41,7 +41,7 @@ class LogsForm(Struct, kw_only=True):
     ] = None
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only what was written since: 10m, 2h, 2026-11-18T09:00."),
+        typer.Option(metavar="TIME", help="Only what was written since: 10m, 2h, 9:00, 2026-11-18T09:00."),
     ] = None
     timestamps: Annotated[
         bool, typer.Option("--timestamps", help="Show when each line was written, to the second.")

@@ -210,6 +210,10 @@ COMMANDS: Entries = {
 }
 
 
+# Other names of commands, which the list of all commands does not repeat: their help names them.
+_ALIASES = {"connect", "forward"}  # of attach and port-forward
+
+
 # After the first word of the user's command every option is the user's, with or without `--`.
 _TAKES_A_COMMAND = {"submit:submit", "run:run", "plan:plan", "alloc:alloc"}
 
@@ -256,6 +260,9 @@ class Root(LazyGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings | {"commands": Catalogue(COMMANDS)})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for name in super().list_commands(ctx) if name not in _ALIASES]
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -347,7 +354,7 @@ def run(args: Sequence[str]) -> int:
         tell_error(*told_of(error, args))
         return error.exit_code
     except typer.TyperException as error:
-        tell_error(plain(error.format_message(), is_known=bool(foreign_hint(error))), usage_hint(error))
+        tell_error(plain(error.format_message(), is_known=bool(foreign_hint(error))), usage_hint(error, args))
         return error.exit_code
     except UnicodeEncodeError:
         return tell_unspelled(args)

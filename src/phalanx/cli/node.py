@@ -137,13 +137,30 @@ def lose(
     emit(node, here.output(output), [node.name], lambda _wide: [f"{node.name} is lost: {reason}"])
 
 
-def remove(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
+def remove(
+    ctx: typer.Context,
+    name: NameArgument,
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="Revoke its credential as well: it cannot join again with it.")
+    ] = False,
+    output: OutputOption = None,
+) -> None:
     """Remove a node that is offline and runs nothing. If it comes back, it joins as a new node."""
     here = session(ctx)
-    gone = here.client().remove_node(name)
+    client = here.client()
+    if revoke:
+        client.tokens()  # one who may not list them is refused before anything is changed
+    gone = client.remove_node(name)
     emit(gone, here.output(output), [gone.name], lambda _wide: [f"{gone.name} removed"])
-    for id in _valid_tokens(here.client(), gone.name):
-        note(f"its credential is still valid, with which it may join again: phalanx token revoke {id}")
+    for id in _valid_tokens(client, gone.name):
+        if revoke:
+            client.revoke_token(id)
+            note(f"its credential {id} is revoked: it cannot join again with it")
+        else:
+            note(
+                f"its credential is still valid, with which it may join again: phalanx token revoke {id}"
+                " (`node remove --revoke` does both)"
+            )
 
 
 def _valid_tokens(client: Client, name: str) -> list[str]:

@@ -86,8 +86,10 @@ def time_of_day(at: float) -> str:
 
 
 def soon(at: float, now: float) -> str:
-    """A time to come where we are, short: 18:00 within a day, else with its date."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M" if at - now < 86_400 else "%m-%d %H:%M")
+    """A time to come where we are, short: 18:00 of today, else with its day."""
+    day, today = (datetime.fromtimestamp(each).astimezone() for each in (at, now))
+    days = (day.date() - today.date()).days
+    return day.strftime({0: "%H:%M", 1: "tomorrow %H:%M"}.get(days, "%m-%d %H:%M"))
 
 
 def span(begin: float | None, end: float | None) -> str:

@@ -48,7 +48,7 @@ def port_forward(
     ] = None,
     rank: RankOption = None,
 ) -> int:
-    """Forward TCP ports of a running task to this machine.
+    """Forward TCP ports of a running task (also: `forward`).
 
     `phalanx port-forward 01kx… 8888` makes port 8888 of the task reachable at 127.0.0.1:8888, `8000:80` its port 80
     at 8000, `0:80` at a port that is free, which is printed. It ends with Ctrl-C, or with the task.

@@ -62,7 +62,7 @@ SelectorOption = Annotated[
 ]
 SinceOption = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Only jobs submitted since: 2h, 3d, 2026-11-18 or 2026-11-18T09:00."),
+    typer.Option(metavar="TIME", help="Only jobs submitted since: 2h, yesterday, 9:00, 2026-11-18T09:00."),
 ]
 UntilOption = Annotated[
     str | None, typer.Option(metavar="TIME", help="Only jobs submitted before: 2h, 3d, 2026-11-18, …")

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import sys
-from datetime import datetime
 from typing import Annotated, Literal
 
 import typer
 from msgspec import structs
 
 from phalanx.api.schema.usage import ROWS_MAX, ReportBy, ReportReply, ReportRow
+from phalanx.cli.instants import read_since
 from phalanx.cli.output import Table, emit, note
 from phalanx.cli.session import session
 from phalanx.cli.usage_table import percent
 from phalanx.clock import SystemClock
-from phalanx.core.model.amounts import describe_bytes, parse_seconds, plural
-from phalanx.errors import BadRequest
+from phalanx.core.model.amounts import describe_bytes, plural
 
 Form = Literal["table", "wide", "json", "yaml", "name", "csv"]
 
@@ -64,20 +63,8 @@ def report(
 
 
 def read_time(option: str, text: str | None, now: float) -> float | None:
-    """An instant: so long ago, or a date, by the clock of this machine where no zone is given."""
-    if text is None:
-        return None
-    try:
-        return datetime.fromisoformat(text).astimezone().timestamp()
-    except ValueError:
-        pass
-    try:
-        return max(0.0, now - parse_seconds(text))
-    except ValueError:
-        raise BadRequest(
-            f"{option} {text[:80]!r} is not a time: write 7d, 12h or 30m for so long ago,"
-            " or a date such as 2026-11-01 or 2026-11-01T12:00"
-        ) from None
+    """As people write it; None for none."""
+    return None if text is None else read_since(text, now, option)
 
 
 def _rows(reply: ReportReply) -> list[ReportRow]:

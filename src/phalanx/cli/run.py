@@ -159,11 +159,11 @@ def _shown_to_its_end(
 
 
 def _awaited(client: Client, id: str, attached: Attached, until: Deadline) -> View:
-    view = patiently(lambda: client.wait(id, timeout=until.left_s(WAIT_PACE_S)))
+    view = patiently(lambda: client.wait(id, timeout=until.left_s(WAIT_PACE_S), must_end=False))
     while view.status not in ENDED:
         if until.is_over:
             raise TimedOut(f"{id} was still {view.status}, and is cancelled")
-        view = patiently(lambda: client.wait(id, timeout=until.left_s(WAIT_PACE_S)))
+        view = patiently(lambda: client.wait(id, timeout=until.left_s(WAIT_PACE_S), must_end=False))
     attached.drain()
     return view
 

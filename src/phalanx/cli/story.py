@@ -28,7 +28,7 @@ def story(
     ] = 1000,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only what happened since: 10m, 2h, 2026-11-18T09:00."),
+        typer.Option(metavar="TIME", help="Only what happened since: 10m, 2h, yesterday, 2026-11-18T09:00."),
     ] = None,
     output: OutputOption = None,
 ) -> None:

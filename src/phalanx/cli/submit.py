@@ -127,7 +127,7 @@ class SubmitOptions(Struct, kw_only=True):
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Start no earlier: 18:00, tomorrow, 'tomorrow 8:00', +2h, 2027-01-31T08:00 (here) or with a zone.",
+            help="Start no earlier: 18:00, tomorrow, 'tomorrow 8:00', 2h (from now), 2027-01-31T08:00 (or with zone).",
         ),
     ] = None
     name: Annotated[str, typer.Option("-n", "--name", help="Name of the job.")] = ""
@@ -363,8 +363,8 @@ def submit(
     here = session(ctx)
     (request, rows), chosen, until = options.sweep(), here.output(output), deadline(timeout)
     client = here.client()
-    more = () if rows is None else rows  # what is exported is in the request
-    reply = (client.submit_rows if more else client.submit)(request, *more, export=NONE)
+    # What is exported is in the request.
+    reply = client.submit_rows(request, *rows, export=NONE) if rows else client.submit(request, export=NONE)
     for warning in reply.warnings:
         note(f"warning: {warning}")
     for failed in reply.failed_targets:

@@ -101,7 +101,7 @@ class TaskLog:
                     told = shown
                 elif pace_s == PACE_FIRST_S:
                     self._say(f"{self._called} has not started yet")
-                self._client.wait(self._id, timeout=pace_s)
+                self._client.wait(self._id, timeout=pace_s, must_end=False)
                 pace_s = min(PACE_MAX_S, 1.5 * pace_s)
 
     def _whole(self, number: int, found: LogTimesView) -> Iterator[bytes]:
@@ -121,7 +121,7 @@ class TaskLog:
                     if not is_told:
                         self._say(f"--- {error.detail}: waiting for it, or for another attempt ---")
                     is_told = True
-                    self._client.wait(self._id, timeout=AWAY_PACE_S)
+                    self._client.wait(self._id, timeout=AWAY_PACE_S, must_end=False)
                     continue
             return
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
+from collections.abc import Sequence
 
 import typer
 
-from phalanx.cli.foreign_words import OUR_LOGS, TAKES_A_JOB, our_option
+from phalanx.cli.foreign_words import BY_RESUBMIT, OUR_LOGS, TAKES_A_JOB, by_resubmit, our_option
 
 _UNKNOWN_OPTION = r"^(No such option: (\S+)) \(Possible options: (.*)\)$"
 
@@ -53,12 +55,27 @@ def _output_hint(error: typer.TyperException, command: str) -> str:
     return f"-o is the format of what phalanx prints; for the output of a task, {OUR_LOGS}" if is_file else ""
 
 
-def usage_hint(error: typer.TyperException) -> str:
+def _update_hint(error: typer.TyperException, args: Sequence[str]) -> str:
+    """`update 18 --gpus 4`: the command that does it, with this job and this value."""
+    option = str(getattr(error, "option_name", ""))
+    words = [part for word in args for part in (word.split("=", 1) if word.startswith("-") else [word])]
+    if "update" not in words or option not in BY_RESUBMIT or option not in words:
+        return ""
+    after = words[words.index("update") + 1 :]
+    at = after.index(option)
+    value = after[at + 1] if at + 1 < len(after) else ""
+    ids = [word for word in after[:at] if not word.startswith("-")] or after[at + 2 : at + 3]
+    return by_resubmit(
+        option, shlex.quote(ids[0]) if len(ids) == 1 else "ID", shlex.quote(value) if value else ""
+    )
+
+
+def usage_hint(error: typer.TyperException, args: Sequence[str] = ()) -> str:
     """What to use instead of an option of another scheduler, or where to read more: the help of the command."""
     ctx = getattr(error, "ctx", None)
     if ctx is None:
         return ""
-    if ours := foreign_hint(error):
+    if ours := _update_hint(error, args) or foreign_hint(error):
         return ours
     command = ctx.command_path.rpartition(" ")[2]
     if meant := _gpus_hint(error) or _output_hint(error, command):

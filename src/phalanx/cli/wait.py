@@ -88,7 +88,7 @@ def tell_goes_on(names: Sequence[str], cancel: str, wait: str) -> None:
 
 def _await(client: Client, id: str, until: Deadline, progress: Progress) -> View:
     id = id_of(client, id)  # its name may be given again while we wait
-    view = client.wait(id, timeout=0)
+    view = client.wait(id, timeout=0, must_end=False)
     while view.status not in ENDED:
         progress.show(view)
         if until.is_over:
@@ -97,7 +97,7 @@ def _await(client: Client, id: str, until: Deadline, progress: Progress) -> View
             raise TimedOut(
                 f"{label(view)} is still {view.status}", hint=f"`phalanx {verb} {label(view)}` {what}"
             )
-        view = client.wait(id, timeout=until.left_s(progress.pace_s(view)))
+        view = client.wait(id, timeout=until.left_s(progress.pace_s(view)), must_end=False)
     progress.show(view)
     return view
 

@@ -55,7 +55,7 @@ def follow_graph(here: CliSession, id: str, form: GraphForm) -> None:
         return
     with Live(_tree(view), console=Console(markup=False, highlight=False), auto_refresh=False) as screen:
         while view.status not in ("Completed", "Failed", "Cancelled"):
-            view = client.wait_workflow(view.id, timeout=PACE_S)
+            view = client.wait_workflow(view.id, timeout=PACE_S, must_end=False)
             screen.update(_tree(view), refresh=True)
 
 

@@ -83,7 +83,7 @@ def _submitted_table(replies: Sequence[SubmittedWorkflow]) -> Table:
 
 def await_workflow(client: Client, id: str, until: Deadline) -> WorkflowView:
     """The workflow as it ended, or TimedOut; on a terminal its progress is shown."""
-    view = client.wait_workflow(id, timeout=0)
+    view = client.wait_workflow(id, timeout=0, must_end=False)
     shown = ""
     while view.status not in ENDED:
         if counted(view) != shown and sys.stderr.isatty():
@@ -94,7 +94,7 @@ def await_workflow(client: Client, id: str, until: Deadline) -> WorkflowView:
                 f"{label(view)} is still {view.status}",
                 hint=f"`phalanx workflow show {label(view)}` says more",
             )
-        view = client.wait_workflow(view.id, timeout=until.left_s(POLL_S))
+        view = client.wait_workflow(view.id, timeout=until.left_s(POLL_S), must_end=False)
     return view
 
 

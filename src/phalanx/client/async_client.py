@@ -45,24 +45,18 @@ from phalanx.api.schema.jobs import (
 from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.api.schema.workflows import (
-    RetryReply,
-    RetryRequest,
-    SubmittedWorkflow,
-    WorkflowRequest,
-    WorkflowSpec,
-    WorkflowView,
-)
-from phalanx.client import calls, file_calls, token_calls, workflow_calls
+from phalanx.client import calls, file_calls, token_calls
 from phalanx.client.access import ApiAccess, ClientToken, access
 from phalanx.client.approvals import AsyncApprovalCalls
 from phalanx.client.async_http import HttpxTransport
 from phalanx.client.async_log_calls import AsyncLogCalls, pause
+from phalanx.client.async_workflow_calls import AsyncWorkflowMethods
 from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.client import Client
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.ids import AnyId, id_of
+from phalanx.client.job_endings import check_ended
 from phalanx.client.leader import PATIENCE_S, RetryDelays
 from phalanx.client.logins import AsyncLoginCalls
 from phalanx.client.overlay import AsyncOverlayCalls
@@ -71,7 +65,6 @@ from phalanx.client.submissions import AsyncSubmitCalls
 from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.vps import AsyncVpsCalls
 from phalanx.client.workflow_files import AsyncWorkflowFileCalls
-from phalanx.client.workflows import AsyncWorkflowBuilder
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
 
@@ -90,6 +83,7 @@ def async_transport(found: ApiAccess, patience_s: float = PATIENCE_S) -> AsyncTr
 
 class AsyncClient(
     AsyncSubmitCalls,
+    AsyncWorkflowMethods,
     AsyncWorkflowFileCalls,
     AsyncApprovalCalls,
     AsyncUsageCalls,
@@ -181,43 +175,19 @@ class AsyncClient(
         """The id of what this number, name, `last` or namespace/name means; with `own` never another user's."""
         return await self._ask(calls.named(name, own=own))
 
-    def workflow(
-        self, name: str = "", *, deadline: float | str | None = None, budget: float | None = None
-    ) -> AsyncWorkflowBuilder:
-        """A new workflow, to be built stage by stage; its `submit` is awaited, and gives an `AsyncWorkflowHandle`."""
-        return AsyncWorkflowBuilder(name, self, deadline=deadline, budget=budget)
-
-    async def submit_workflow(self, request: WorkflowRequest | WorkflowSpec, /) -> SubmittedWorkflow:
-        return await self._ask(workflow_calls.submit_workflow(request))
-
-    async def workflows(self, *, cursor: str | None = None, limit: int = 100) -> Page[WorkflowView]:
-        return await self._ask(workflow_calls.workflows(cursor, limit))
-
-    async def workflow_view(self, id: AnyId) -> WorkflowView:
-        return await self._ask(workflow_calls.workflow(id))
-
-    async def wait_workflow(self, id: AnyId, timeout: float | None = None) -> WorkflowView:  # noqa: ASYNC109
-        return await self._waited(
-            partial(workflow_calls.wait_workflow, id), workflow_calls.has_ended, timeout
-        )
-
-    async def cancel_workflow(self, id: AnyId) -> CancelReply:
-        return await self._ask(workflow_calls.cancel_workflow(id))
-
-    async def retry_workflow(
+    async def wait(
         self,
         id: AnyId,
-        from_stage: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
         *,
-        deadline: float | str | None = None,
-        budget: float | None = None,
-    ) -> RetryReply:
-        return await self._ask(workflow_calls.retry_workflow(id, RetryRequest(from_stage, deadline, budget)))
-
-    async def wait(self, id: AnyId, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
+        must_end: bool = True,
+    ) -> JobView | TaskView:
         # Another job may be called so while we wait.
         asked = id if calls.is_lasting(id) else (await self.named(id_of(id))).id
-        return await self._waited(partial(calls.wait, asked), calls.has_ended, timeout)
+        view = await self._waited(partial(calls.wait, asked), calls.has_ended, timeout)
+        if must_end:
+            check_ended(view)
+        return view
 
     async def _waited(
         self, call: Callable[[float], Call[V]], has_ended: Callable[[V], bool], timeout_s: float | None

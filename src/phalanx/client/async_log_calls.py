@@ -16,6 +16,7 @@ from phalanx.client.http import AsyncAnswer
 from phalanx.client.ids import AnyId, id_of
 from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.client.log_calls import LogPiece, log_times
+from phalanx.client.log_output import AsyncLogBytes
 from phalanx.client.log_reader import FollowedLog, Next
 from phalanx.errors import NotFound, TooMany, Unavailable
 
@@ -29,10 +30,16 @@ class AsyncLogCalls:
     async def _opened(self, call: Call[Any]) -> AsyncAnswer:
         raise NotImplementedError
 
-    async def wait(self, id: AnyId, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
+    async def wait(
+        self,
+        id: AnyId,
+        timeout: float | None = None,  # noqa: ASYNC109
+        *,
+        must_end: bool = True,
+    ) -> JobView | TaskView:
         raise NotImplementedError
 
-    async def logs(
+    def logs(
         self,
         id: AnyId,
         *,
@@ -41,6 +48,17 @@ class AsyncLogCalls:
         offset: int | None = None,
         lines: int | None = None,
         follow: Follow = False,
+    ) -> AsyncLogBytes:
+        return AsyncLogBytes(self._log_bytes(id, stream, attempt, offset, lines, follow), id_of(id))
+
+    async def _log_bytes(
+        self,
+        id: AnyId,
+        stream: Stream,
+        attempt: int | None,
+        offset: int | None,
+        lines: int | None,
+        follow: Follow,
     ) -> AsyncGenerator[bytes, None]:
         if follow is True and attempt is None:
             async with aclosing(self._all_attempts(id, stream, FollowedLog(offset, lines))) as every:
@@ -69,7 +87,7 @@ class AsyncLogCalls:
             except (NotFound, Unavailable) as error:
                 log.broke(error)
             while isinstance(then := log.after(task := await self._ask(calls.task(id))), float):
-                await self.wait(task.id, timeout=then)
+                await self.wait(task.id, timeout=then, must_end=False)
             for mark in log.marks():
                 yield mark
 

@@ -52,7 +52,8 @@ class ChangeCalls:
         return view
 
     def update(self, id: AnyId, **fields: Unpack[UpdateFields]) -> JobView:
-        """Change the `priority`, `time_limit` ("none" removes it), `queue` or `begin` ("now": at once) of a job.
+        """Change the `priority`, `time_limit` ("none" removes it), `queue` or `begin` ("now": at once) of a job, or how
+        many tasks of its array run at once (`at_once`, 0: all).
 
         With `if_revision` it is refused (Conflict) if the settings were changed since that revision.
         """

@@ -52,6 +52,7 @@ from phalanx.client.executor_access import WorkerReach
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
 from phalanx.client.ids import AnyId, id_of
+from phalanx.client.job_endings import check_ended
 from phalanx.client.leader import RetryDelays, addresses_of
 from phalanx.client.log_calls import LogCalls
 from phalanx.client.logins import LoginCalls
@@ -178,14 +179,18 @@ class Client(
         """The id of what this number, name, `last` or namespace/name means; with `own` never another user's."""
         return self._ask(calls.named(name, own=own))
 
-    def wait(self, id: AnyId, timeout: float | None = None) -> JobView | TaskView:
-        """Return when it has ended, or after `timeout` seconds as it then stands: look at its status.
+    def wait(self, id: AnyId, timeout: float | None = None, *, must_end: bool = True) -> JobView | TaskView:
+        """Return when it has ended, as it ended: look at its status. TimeoutError if that takes more than `timeout` s.
 
-        A coordinator that goes away meanwhile is waited for: one that was restarted knows the answer too.
+        With `must_end=False` it is returned as it stands when the time is over. A coordinator that goes away meanwhile
+        is waited for: one that was restarted knows the answer too.
         """
         # Another job may be called so while we wait.
         asked = id if calls.is_lasting(id) else self.named(id_of(id)).id
-        return self._waited(partial(calls.wait, asked), calls.has_ended, timeout)
+        view = self._waited(partial(calls.wait, asked), calls.has_ended, timeout)
+        if must_end:
+            check_ended(view)
+        return view
 
     def _waited(
         self, call: Callable[[float], Call[V]], has_ended: Callable[[V], bool], timeout_s: float | None

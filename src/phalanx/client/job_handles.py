@@ -6,68 +6,29 @@ several jobs; then everything here is about all of them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 from msgspec import structs
 
-from phalanx.api.schema.jobs import CancelReply, JobView, Page, StatusWord, TaskView
+from phalanx.api.schema.jobs import CancelReply, JobView, StatusWord, TaskView, WhyReply
 from phalanx.api.schema.queries import Stream
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply
 from phalanx.client.calls import FINAL
+from phalanx.client.job_calls import AsyncJobCalls, JobCalls
+from phalanx.client.job_endings import (
+    check_ended,
+    failure,
+    first_not_completed,
+    job_of,
+    least_far,
+    only_result,
+    with_other_results,
+)
 from phalanx.client.waited_jobs import AsyncWaitedJob, WaitedJob, async_waited_job, waited_job
 from phalanx.errors import BadRequest, JobFailed, PhalanxError
 
 TAIL_LINES = 20  # of the log, in an error
-_ORDER: tuple[StatusWord, ...] = ("Running", "Assigned", "Pending", "Failed", "Cancelled")
-
-
-class JobCalls(Protocol):
-    """What a handle asks of its client."""
-
-    def job(self, id: str) -> JobView: ...
-
-    def cancel(self, id: str) -> CancelReply: ...
-
-    def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView: ...
-
-    def result(self, id: str) -> Any: ...
-
-    def tasks(self, job: str, *, cursor: str | None = None, limit: int = 100) -> Page[TaskView]: ...
-
-    def logs(
-        self,
-        id: str,
-        *,
-        stream: Stream = "stdout",
-        attempt: int | None = None,
-        lines: int | None = None,
-        follow: bool = False,
-    ) -> Iterator[bytes]: ...
-
-
-class AsyncJobCalls(Protocol):
-    """The same of an async client."""
-
-    async def job(self, id: str) -> JobView: ...
-
-    async def cancel(self, id: str) -> CancelReply: ...
-
-    async def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView: ...  # noqa: ASYNC109
-
-    async def result(self, id: str) -> Any: ...
-
-    async def tasks(self, job: str, *, cursor: str | None = None, limit: int = 100) -> Page[TaskView]: ...
-
-    def logs(
-        self,
-        id: str,
-        *,
-        stream: Stream = "stdout",
-        attempt: int | None = None,
-        lines: int | None = None,
-        follow: bool = False,
-    ) -> AsyncIterator[bytes]: ...
 
 
 class _Handle(SubmitReply, dict=True):
@@ -116,7 +77,7 @@ class JobHandle(_Handle, dict=True):
     @property
     def status(self) -> StatusWord:
         """Where it is now: Pending, Assigned, Running, Completed, Failed, Cancelled. Of several jobs, the least far."""
-        return _least(self.views())
+        return least_far(self.views())
 
     @property
     def done(self) -> bool:
@@ -141,15 +102,23 @@ class JobHandle(_Handle, dict=True):
                 if (cursor := page.next_cursor) is None:
                     break
 
-    def wait(self, timeout: float | None = None, *, check: bool = False) -> WaitedJob:
-        """Return when it has ended, or after `timeout` seconds as it then stands: look at its status.
+    @property
+    def exit_code(self) -> int | None:
+        """That of its only task, or of the first that failed; None while it has none."""
+        return self.view().exit_code
 
-        With `check`, JobFailed is raised if it did not complete, and TimeoutError if it has not ended in time. Of
-        several jobs all are waited for, and the view is that of the first that did not complete, or of the first.
+    def wait(self, timeout: float | None = None, *, check: bool = False, must_end: bool = True) -> WaitedJob:
+        """Return when it has ended, as it ended: look at its status. TimeoutError if that takes more than `timeout` s.
+
+        With `check`, JobFailed is raised if it did not complete. With `must_end=False` it is returned as it stands when
+        the time is over. Of several jobs all are waited for, and the view is that of the first that did not complete,
+        or of the first.
         """
-        views = [_job_of(self.client.wait(id, timeout)) for id in self.job_ids]
-        chosen = _chosen(views)
-        if check:
+        views = [job_of(self.client.wait(id, timeout, must_end=False)) for id in self.job_ids]
+        chosen = first_not_completed(views)
+        if must_end:
+            check_ended(chosen)
+        if check and chosen.status in FINAL:
             self._check(chosen)
         return waited_job(chosen, self)
 
@@ -175,25 +144,35 @@ class JobHandle(_Handle, dict=True):
         Raises JobFailed if it did not complete, and TimeoutError if it has not ended in time.
         """
         found = self.results(timeout)
-        return _only(found, self.id)
+        return only_result(found, self.id)
 
     def results(self, timeout: float | None = None, *, check: bool = True) -> list[Any]:
         """Wait, and return the result of each task, in order; None for one that gave none.
 
         Raises as `result` does. Without `check` it does not: tasks that failed, or have not ended in time, give None.
         """
-        self.wait(timeout, check=check)
+        try:
+            self.wait(timeout, check=check, must_end=check)
+        except JobFailed as error:
+            raise with_other_results(error) from None
         return [self.client.result(each.id) if each.result_bytes else each.result for each in self.tasks()]
 
     def cancel(self) -> list[CancelReply]:
         """Cancel it, each of its jobs."""
         return [self.client.cancel(id) for id in self.job_ids]
 
+    def why(self) -> WhyReply:
+        """Why it is where it is, and the nearest fix; of several jobs, the first."""
+        return self.client.why(self.id)
+
+    def retry(self, *, cancelled: bool = False) -> JobHandle:
+        """Run its failed tasks again, with `cancelled` those that were cancelled as well: a new job, for its handle."""
+        return self.client.retry(self.id, cancelled=cancelled)
+
     def _check(self, view: JobView) -> None:
-        _check_ended(view)
         if view.status != "Completed":
             failed = next((each for each in self.tasks() if each.status == view.status), None)
-            raise _failure(view, failed, "" if failed is None else self._tail(failed))
+            raise failure(view, failed, "" if failed is None else self._tail(failed))
 
     def _tail(self, task: TaskView) -> str:
         """The end of its log; what stderr had if the log cannot be read, as of a node that is gone."""
@@ -214,7 +193,7 @@ class AsyncJobHandle(_Handle, dict=True):
 
     async def status(self) -> StatusWord:
         """Where it is now; of several jobs, the least far."""
-        return _least(await self.views())
+        return least_far(await self.views())
 
     async def done(self) -> bool:
         """Whether it has ended, in whatever way."""
@@ -239,16 +218,23 @@ class AsyncJobHandle(_Handle, dict=True):
                 if (cursor := page.next_cursor) is None:
                     break
 
+    async def exit_code(self) -> int | None:
+        """That of its only task, or of the first that failed; None while it has none."""
+        return (await self.view()).exit_code
+
     async def wait(
         self,
         timeout: float | None = None,  # noqa: ASYNC109
         *,
         check: bool = False,
+        must_end: bool = True,
     ) -> AsyncWaitedJob:
-        """Return when it has ended, or after `timeout` seconds as it then stands; `check` raises as in `JobHandle`."""
-        views = [_job_of(await self.client.wait(id, timeout)) for id in self.job_ids]
-        chosen = _chosen(views)
-        if check:
+        """Return when it has ended; what is raised, and what is returned without `must_end`, is as in `JobHandle`."""
+        views = [job_of(await self.client.wait(id, timeout, must_end=False)) for id in self.job_ids]
+        chosen = first_not_completed(views)
+        if must_end:
+            check_ended(chosen)
+        if check and chosen.status in FINAL:
             await self._check(chosen)
         return async_waited_job(chosen, self)
 
@@ -270,11 +256,14 @@ class AsyncJobHandle(_Handle, dict=True):
 
     async def result(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109
         """Wait, and return what its only task gave as its result; raises as in `JobHandle`."""
-        return _only(await self.results(timeout), self.id)
+        return only_result(await self.results(timeout), self.id)
 
     async def results(self, timeout: float | None = None, *, check: bool = True) -> list[Any]:  # noqa: ASYNC109
         """Wait, and return the result of each task, in order; `check` and what it raises are as in `JobHandle`."""
-        await self.wait(timeout, check=check)
+        try:
+            await self.wait(timeout, check=check, must_end=check)
+        except JobFailed as error:
+            raise with_other_results(error) from None
         return [
             await self.client.result(each.id) if each.result_bytes else each.result
             async for each in self.tasks()
@@ -284,13 +273,20 @@ class AsyncJobHandle(_Handle, dict=True):
         """Cancel it, each of its jobs."""
         return [await self.client.cancel(id) for id in self.job_ids]
 
+    async def why(self) -> WhyReply:
+        """Why it is where it is, and the nearest fix; of several jobs, the first."""
+        return await self.client.why(self.id)
+
+    async def retry(self, *, cancelled: bool = False) -> AsyncJobHandle:
+        """Run its failed tasks again, with `cancelled` those that were cancelled as well: a new job, for its handle."""
+        return await self.client.retry(self.id, cancelled=cancelled)
+
     async def _check(self, view: JobView) -> None:
-        _check_ended(view)
         if view.status != "Completed":
             async for task in self.tasks():
                 if task.status == view.status:
-                    raise _failure(view, task, await self._tail(task))
-            raise _failure(view, None, "")
+                    raise failure(view, task, await self._tail(task))
+            raise failure(view, None, "")
 
     async def _tail(self, task: TaskView) -> str:
         try:
@@ -325,63 +321,3 @@ def async_job_handle(reply: SubmitReply, client: AsyncJobCalls) -> AsyncJobHandl
     made = AsyncJobHandle(**structs.asdict(reply))
     made.__dict__["client"] = client
     return made
-
-
-def _number(view: JobView | TaskView) -> str:
-    """What messages call it; an older coordinator gives no number."""
-    return str(view.number or view.id)
-
-
-def _called(task: TaskView) -> str:
-    """The number of a task, and its parameters if it has some."""
-    params = ", ".join(f"{name}={value}" for name, value in task.params.items())
-    return f"{_number(task)} ({params})" if params else _number(task)
-
-
-def _job_of(view: JobView | TaskView) -> JobView:
-    assert isinstance(view, JobView), "the id of a job has no index"
-    return view
-
-
-def _least(views: Sequence[JobView]) -> StatusWord:
-    """The status that says most of several jobs: one that has not ended, else one that did not complete."""
-    found = {view.status for view in views}
-    return next((status for status in _ORDER if status in found), "Completed")
-
-
-def _chosen(views: Sequence[JobView]) -> JobView:
-    return next((view for view in views if view.status != "Completed"), views[0])
-
-
-def _check_ended(view: JobView) -> None:
-    if view.status not in FINAL:
-        raise TimeoutError(f"{_number(view)} has not ended: it is {view.status}")
-
-
-def _only(results: list[Any], id: str) -> Any:
-    if len(results) != 1:
-        raise ValueError(f"{id} has {len(results)} tasks: results() gives the result of each")
-    return results[0]
-
-
-def _failure(view: JobView, task: TaskView | None, tail: str) -> JobFailed:
-    """Why it did not complete, of the first task that did not."""
-    what = view.name or (view.command[0] if view.command else view.id)
-    code = view.exit_code if task is None else task.exit_code
-    message = "" if task is None else task.message
-    if task is not None and view.tasks > 1:
-        count = view.counts.failed if view.status == "Failed" else view.counts.cancelled
-        message = (
-            f"{count} of {view.tasks} tasks, the first is {_called(task)}{f', {message}' if message else ''}"
-        )
-    detail = f"{what} ({_number(view)}) is {view.status}{f': {message}' if message else ''}"
-    last = tail.strip()
-    return JobFailed(
-        f"{detail}\n{last}" if last else detail,
-        reason=view.reason if task is None else task.reason,
-        hint=f"phalanx logs {_number(view if task is None else task)} shows all that it wrote",
-        job=view,
-        task=task,
-        code=code,
-        log_tail=last,
-    )

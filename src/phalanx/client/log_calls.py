@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -16,6 +16,7 @@ from phalanx.client.calls import Call, path_of, query_of
 from phalanx.client.http import Answer
 from phalanx.client.ids import AnyId, id_of
 from phalanx.client.leader import LogPosition, RetryDelays
+from phalanx.client.log_output import LogBytes
 from phalanx.client.log_reader import FollowedLog, Next
 from phalanx.errors import NotFound, TooMany, Unavailable
 
@@ -47,7 +48,7 @@ class LogCalls:
     def _pause(self, patience: RetryDelays, error: Unavailable | TooMany) -> None:
         raise NotImplementedError
 
-    def wait(self, id: AnyId, timeout: float | None = None) -> JobView | TaskView:
+    def wait(self, id: AnyId, timeout: float | None = None, *, must_end: bool = True) -> JobView | TaskView:
         raise NotImplementedError
 
     def logs(
@@ -59,14 +60,26 @@ class LogCalls:
         offset: int | None = None,
         lines: int | None = None,
         follow: Follow = False,
-    ) -> Iterator[bytes]:
-        """What a task wrote, in pieces. A cut connection is taken up again where it broke.
+    ) -> LogBytes:
+        """What a task wrote, in pieces of bytes; its `text()` is one text, as `job.logs()` of a handle gives it. A cut
+        connection is taken up again where it broke.
 
         `stdout` is all that it wrote, unless its job has `split_output`. With `follow` it goes on until the task ends:
         when it is evicted, lost or tried again, a line such as `--- attempt 2 on n3 ---` comes before what the next
         attempt writes. With `attempt` it is that attempt alone. `follow` may be "hold": an attached task then waits
         for us, one attempt long.
         """
+        return LogBytes(self._log_bytes(id, stream, attempt, offset, lines, follow), id_of(id))
+
+    def _log_bytes(
+        self,
+        id: AnyId,
+        stream: Stream,
+        attempt: int | None,
+        offset: int | None,
+        lines: int | None,
+        follow: Follow,
+    ) -> Generator[bytes, None, None]:
         if follow is True and attempt is None:
             yield from self._all_attempts(id, stream, FollowedLog(offset, lines))
             return
@@ -89,7 +102,7 @@ class LogCalls:
             except (NotFound, Unavailable) as error:
                 log.broke(error)
             while isinstance(then := log.after(task := self._ask(calls.task(id))), float):
-                self.wait(task.id, timeout=then)
+                self.wait(task.id, timeout=then, must_end=False)
             yield from log.marks()
 
     def log_pieces(

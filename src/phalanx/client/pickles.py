@@ -66,9 +66,12 @@ def error_of(result: CallResult, tries: int = 1) -> BaseException:
             error.add_note(f"The call was tried {tries} times; this is what it raised the last time.")
         return error
     if result.outcome == "died":
-        return CallLost(
-            result.text, reason=result.code or "CallLost", hint="the log of the worker may say why"
+        log = (
+            f"phalanx logs {result.worker} has the log of its worker, which"
+            if result.worker
+            else "its worker's log"
         )
+        return CallLost(result.text, reason=result.code or "CallLost", hint=f"{log} may say why")
     hint = (
         "write it to a file that both sides reach, and return its name"
         if result.code == "ResultTooLarge"

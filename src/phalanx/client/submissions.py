@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import dedent
-from typing import Any, Unpack, cast
+from typing import Any, Never, Unpack, cast
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest
 from phalanx.api.schema.groupspec import GatherRules
@@ -14,17 +14,16 @@ from phalanx.api.schema.submit_fields import Word
 from phalanx.client import calls
 from phalanx.client.calls import Spec
 from phalanx.client.ids import AnyId
+from phalanx.client.job_calls import AsyncJobCalls, JobCalls
 from phalanx.client.job_handles import (
-    AsyncJobCalls,
     AsyncJobHandle,
-    JobCalls,
     JobHandle,
     async_handle_of,
     async_job_handle,
     handle_of,
     job_handle,
 )
-from phalanx.client.submit_names import GangKeywords, SubmitKeywords, read_keywords
+from phalanx.client.submit_names import GangKeywords, SubmitKeywords, read_command, read_keywords
 from phalanx.client.sweeps import AsyncSweepCalls, SweepCalls
 
 FIELDS = """
@@ -65,17 +64,24 @@ Bookkeeping
 class SubmitCalls(SweepCalls):
     """Work for a cluster, from a program that waits."""
 
-    def submit(self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitKeywords]) -> JobHandle:
-        """Submit work, given by its fields or whole as a `SubmitRequest`. It is durable when this returns.
+    def submit(
+        self,
+        request: SubmitRequest | Sequence[Word] | None = None,
+        /,
+        *more: Never,
+        **fields: Unpack[SubmitKeywords],
+    ) -> JobHandle:
+        """Submit a command with its fields, or a whole `SubmitRequest`. It is durable when this returns.
 
-            job = client.submit(command=["python", "train.py"], gpus=2, retries=1)
+            job = client.submit(["python", "train.py"], gpus=2, retries=1)
             job.wait(check=True)
             print(job.result(), job.logs())
 
         Names are those of the command line, `--gpu-type` being `gpu_type`; what stands in brackets is another name of
         the same field.
         """
-        return job_handle(self._submitted(request, read_keywords(fields)), cast(JobCalls, self))
+        whole = read_command(request, more, cast(dict[str, Any], fields))
+        return job_handle(self._submitted(whole, read_keywords(fields)), cast(JobCalls, self))
 
     def retry(self, job: AnyId, *, cancelled: bool = False, request_id: str | None = None) -> JobHandle:
         """Run the failed tasks of an ended job again, or that of `job.index` alone: a new job with the same indexes."""
@@ -126,17 +132,22 @@ class AsyncSubmitCalls(AsyncSweepCalls):
     """The same for programs that use asyncio."""
 
     async def submit(
-        self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitKeywords]
+        self,
+        request: SubmitRequest | Sequence[Word] | None = None,
+        /,
+        *more: Never,
+        **fields: Unpack[SubmitKeywords],
     ) -> AsyncJobHandle:
-        """Submit work, given by its fields or whole as a `SubmitRequest`. It is durable when this returns.
+        """Submit a command with its fields, or a whole `SubmitRequest`. It is durable when this returns.
 
-            job = await client.submit(command=["python", "train.py"], gpus=2, retries=1)
+            job = await client.submit(["python", "train.py"], gpus=2, retries=1)
             await job.wait(check=True)
 
         Names are those of the command line, `--gpu-type` being `gpu_type`; what stands in brackets is another name of
         the same field.
         """
-        reply = await self._submitted(request, read_keywords(fields))
+        whole = read_command(request, more, cast(dict[str, Any], fields))
+        reply = await self._submitted(whole, read_keywords(fields))
         return async_job_handle(reply, cast(AsyncJobCalls, self))
 
     async def retry(

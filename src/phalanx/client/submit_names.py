@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.submit_fields import GangFields, Several, SweepFields
 from phalanx.client.keywords import check_keywords
 from phalanx.client.plain_values import plain_value
@@ -32,6 +33,29 @@ class SubmitKeywords(SweepFields, total=False):
     mount: Several
     label: dict[str, str]
     tag: dict[str, str]
+
+
+def read_command(request: object, more: tuple[object, ...], fields: dict[str, Any]) -> SubmitRequest | None:
+    """The request that stands first, if one does. A list there is the command, and goes to the fields."""
+    if callable(request):
+        name = getattr(request, "__name__", str(request))
+        raise TypeError(
+            f"submit() runs commands; functions run in an Executor: phalanx.Executor(client).submit({name}, …)"
+        )
+    if isinstance(request, str) or more:
+        raise TypeError(
+            f"submit() takes a command as one list: submit([{request!r:.80}, …]), or shell='…' for a line of shell"
+        )
+    if isinstance(request, list | tuple):
+        if "command" in fields:
+            raise TypeError("submit() has two commands: give it first, or as command=[…]")
+        fields["command"] = request
+        return None
+    if request is None or isinstance(request, SubmitRequest):
+        return request
+    raise TypeError(
+        f"submit() takes a list, a SubmitRequest, or fields such as command=[…], not {request!r:.80}"
+    )
 
 
 def read_keywords(given: Mapping[str, Any], function: str = "submit") -> SweepFields:

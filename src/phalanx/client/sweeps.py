@@ -109,12 +109,6 @@ class _Sweep:
 
 def _sweep(request: SubmitRequest | None, fields: SweepFields) -> _Sweep | Call[SubmitReply]:
     """What a submission takes: one call, or with rows several."""
-    if callable(request):
-        raise TypeError(
-            "submit() runs commands; functions run in an Executor: phalanx.Executor().submit(f, 3)"
-        )
-    if request is not None and not isinstance(request, SubmitRequest):
-        raise TypeError(f"submit() takes its fields by name: submit(command={request!r:.80})")
     given = {name: fields.pop(name) for name in _ROWS if name in fields}  # type: ignore[misc]
     plain: SubmitFields = fields  # the rows are not among them any more
     if not given:

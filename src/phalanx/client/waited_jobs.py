@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from phalanx.api.schema.jobs import JobView
+from phalanx.api.schema.jobs import JobView, WhyReply
 from phalanx.api.schema.queries import Stream
 
 if TYPE_CHECKING:
@@ -56,6 +56,14 @@ class WaitedJob(_Waited, dict=True):
         """The result of each task, in order; raises as that of the handle."""
         return self.handle.results(check=check)
 
+    def why(self) -> WhyReply:
+        """Why it ended so, and what to do next."""
+        return self.handle.why()
+
+    def retry(self, *, cancelled: bool = False) -> JobHandle:
+        """Run its failed tasks again, as a new job."""
+        return self.handle.retry(cancelled=cancelled)
+
 
 class AsyncWaitedJob(_Waited, dict=True):
     """What `wait` of an async handle returns: a `JobView`, and the methods of `WaitedJob`, to be awaited."""
@@ -84,6 +92,14 @@ class AsyncWaitedJob(_Waited, dict=True):
     async def results(self, *, check: bool = True) -> list[Any]:
         """The result of each task, in order; raises as that of the handle."""
         return await self.handle.results(check=check)
+
+    async def why(self) -> WhyReply:
+        """Why it ended so, and what to do next."""
+        return await self.handle.why()
+
+    async def retry(self, *, cancelled: bool = False) -> AsyncJobHandle:
+        """Run its failed tasks again, as a new job."""
+        return await self.handle.retry(cancelled=cancelled)
 
 
 def waited_job(view: JobView, handle: JobHandle) -> WaitedJob:

@@ -69,3 +69,12 @@ def retry_workflow(id: AnyId, request: RetryRequest) -> Call[RetryReply]:
 
 def has_ended(view: WorkflowView) -> bool:
     return view.status in FINAL
+
+
+def check_ended(view: WorkflowView) -> None:
+    """Raise TimeoutError for one that has not."""
+    if not has_ended(view):
+        called = " ".join(filter(None, ("workflow", view.name, f"({view.number or view.id})")))
+        raise TimeoutError(
+            f"{called} has not ended: it is {view.status} (wait(…, must_end=False) returns it so)"
+        )

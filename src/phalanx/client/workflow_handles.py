@@ -21,7 +21,9 @@ class WorkflowAnswers(Protocol):
 
     def workflow_view(self, id: AnyId) -> WorkflowView: ...
 
-    def wait_workflow(self, id: AnyId, timeout: float | None = None) -> WorkflowView: ...
+    def wait_workflow(
+        self, id: AnyId, timeout: float | None = None, *, must_end: bool = True
+    ) -> WorkflowView: ...
 
     def cancel_workflow(self, id: AnyId) -> CancelReply: ...
 
@@ -46,6 +48,8 @@ class AsyncWorkflowAnswers(Protocol):
         self,
         id: AnyId,
         timeout: float | None = None,  # noqa: ASYNC109
+        *,
+        must_end: bool = True,
     ) -> WorkflowView: ...
 
     async def cancel_workflow(self, id: AnyId) -> CancelReply: ...
@@ -95,8 +99,6 @@ class _SubmittedHandle:
 
     def _failed_job(self, view: WorkflowView) -> str | None:
         """The job whose failure is that of the workflow; None if it completed, or no job says why it did not."""
-        if view.status not in FINAL:
-            raise TimeoutError(f"{self._called} has not ended: it is {view.status}")
         stage = _first_failed(view)
         if view.status == "Completed" or view.reason or stage is None or stage.status != "Failed":
             return None
@@ -152,14 +154,15 @@ class WorkflowHandle(_SubmittedHandle):
         except NotFound:
             raise self._not_begun(name) from None
 
-    def wait(self, timeout: float | None = None, *, check: bool = False) -> WorkflowView:
-        """As it ended, or as it stands after `timeout` seconds.
+    def wait(
+        self, timeout: float | None = None, *, check: bool = False, must_end: bool = True
+    ) -> WorkflowView:
+        """As it ended. TimeoutError if that takes more than `timeout` s, or with `must_end=False` as it then stands.
 
-        With `check`, JobFailed is raised if it did not complete, with the stage, its exit code and the end of its log,
-        and TimeoutError if it has not ended in time.
+        With `check`, JobFailed is raised if it did not complete, with the stage, its exit code and the end of its log.
         """
-        view = self._client.wait_workflow(self.id, timeout)
-        if check:
+        view = self._client.wait_workflow(self.id, timeout, must_end=must_end)
+        if check and view.status in FINAL:
             self._check(view)
         return view
 
@@ -224,10 +227,11 @@ class AsyncWorkflowHandle(_SubmittedHandle):
         timeout: float | None = None,  # noqa: ASYNC109
         *,
         check: bool = False,
+        must_end: bool = True,
     ) -> WorkflowView:
-        """As it ended, or as it stands after `timeout` seconds; `check` raises as in `WorkflowHandle`."""
-        view = await self._client.wait_workflow(self.id, timeout)
-        if check:
+        """As it ended; what is raised, and what is returned without `must_end`, is as in `WorkflowHandle`."""
+        view = await self._client.wait_workflow(self.id, timeout, must_end=must_end)
+        if check and view.status in FINAL:
             await self._check(view)
         return view
 

@@ -321,10 +321,14 @@ class WorkflowCalls:
         found: WorkflowView = self._ask(workflow_calls.workflow(id))
         return found
 
-    def wait_workflow(self, id: AnyId, timeout: float | None = None) -> WorkflowView:
-        """Return when it has ended, or after `timeout` seconds as it then stands: look at its status."""
+    def wait_workflow(
+        self, id: AnyId, timeout: float | None = None, *, must_end: bool = True
+    ) -> WorkflowView:
+        """As it ended. TimeoutError if that takes more than `timeout` s, or with `must_end=False` as it then stands."""
         call = partial(workflow_calls.wait_workflow, id)
         found: WorkflowView = self._waited(call, workflow_calls.has_ended, timeout)
+        if must_end:
+            workflow_calls.check_ended(found)
         return found
 
     def cancel_workflow(self, id: AnyId) -> CancelReply:

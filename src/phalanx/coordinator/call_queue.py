@@ -62,10 +62,11 @@ class QueuedCall:
 class ServingWorker:
     """A worker: one attempt of one task, when it was last heard, and the calls that it has."""
 
-    __slots__ = ("asked", "attempt", "claims", "heard_at", "held", "sent", "task")
+    __slots__ = ("asked", "attempt", "called", "claims", "heard_at", "held", "sent", "task")
 
     def __init__(self, task: str, attempt: int, now: float) -> None:
         self.task = task
+        self.called = task  # by users, such as 17.3
         self.attempt = attempt
         self.heard_at = now
         self.held: dict[int, QueuedCall] = {}
@@ -193,7 +194,7 @@ class CallQueue:
                 continue  # it was finished by another
             if result.outcome == DIED and call.holder is worker:
                 self._let_go(call)
-                self._lost(call, result.text)
+                self._lost(call, result.text, worker)
             elif result.outcome != DIED:
                 self._finish(call, result)
         self._return(returned, worker)
@@ -222,7 +223,7 @@ class CallQueue:
         self._forget_claims(worker)
         for call in list(worker.held.values()):
             self._let_go(call)
-            self._lost(call, f"the worker {worker.task} was lost")
+            self._lost(call, f"the worker {worker.called} was lost", worker)
 
     def _forget_claims(self, worker: ServingWorker) -> None:
         for id in worker.claims:
@@ -285,13 +286,12 @@ class CallQueue:
             call.holder.held.pop(call.id, None)
             call.holder = None
 
-    def _lost(self, call: QueuedCall, text: str) -> None:
+    def _lost(self, call: QueuedCall, text: str, worker: ServingWorker) -> None:
         call.losses += 1
         if call.losses > call.retries:
             times = f"{call.losses} times" if call.losses > 1 else "once"
-            self._finish(
-                call, CallResult(call.id, DIED, text=f"{text}; the call was tried {times}", code="CallLost")
-            )
+            told = f"{text}; the call was tried {times}"
+            self._finish(call, CallResult(call.id, DIED, text=told, code="CallLost", worker=worker.called))
         else:
             self._suspects[call.id] = call
 

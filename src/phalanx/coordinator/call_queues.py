@@ -208,6 +208,7 @@ class CallQueues:
         if is_new and not self._is_alive(ServingWorker(task, attempt, 0.0)):
             raise Conflict(f"attempt {attempt} of task {task!r} does not run", reason="NotRunning")
         worker = queue.hear(task, attempt, self._clock.monotonic())
+        worker.called = f"{state.arrival}{task.removeprefix(state.job.id)}"
         if is_new:
             self._wake(_key(state))
         return worker

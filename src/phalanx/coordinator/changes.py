@@ -46,6 +46,7 @@ class ChangeCommands:
                 begin_at,
                 role,
                 request.if_revision,
+                request.at_once,
             ),
         )
 

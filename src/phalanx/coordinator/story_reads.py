@@ -153,7 +153,9 @@ class StoryReads:
 
 def _begun(lines: list[StoryLine], cursor: str | None) -> list[StoryLine]:
     """The first page of a story, which says so if its beginning is gone: the log is kept for so many events only."""
-    if cursor is not None or (lines and lines[0].event in BEGINNINGS):
+    # A node that was admitted by a join token has that before it is there for the first time.
+    first = [line.event for line in lines if line.event != "JoinRedeemed"][:1]
+    if cursor is not None or (lines and (not first or first[0] in BEGINNINGS)):
         return lines
     revision, at = (lines[0].revision - 1, lines[0].at) if lines else (0, 0.0)
     return [StoryLine(revision, at, "NotKept", NOT_KEPT), *lines]

@@ -1,8 +1,8 @@
 """Jobs that begin later, are held and changed, and say where they run: users who ask for it, and what has to be true.
 
-No task is placed while its job is held or before its time, none on a node that it may not use, and nothing beside a
-task that has its node for itself. The checker shares no code with `apply`. What is drawn here is drawn apart from all
-else, in some of the runs.
+No task is placed while its job is held or before its time, none on a node that it may not use, nothing beside a task
+that has its node for itself, and of an array no more at once than its limit, as it was changed last, lets. The checker
+shares no code with `apply`. What is drawn here is drawn apart from all else, in some of the runs.
 """
 
 from __future__ import annotations
@@ -36,12 +36,16 @@ class JobChanges:
         self._are_made = self._dice.random() < RUNS_SHARE
         self._spread: Random = world.dice("spread jobs")
         self._spreads = self._spread.random() < SPREAD_SHARE
+        self._limits: Random = world.dice("limits of arrays")
 
     def begin(self, until_s: float, known: list[Job], ask: Callable[[list[Input]], None]) -> None:
         if self._are_made:
             for _ in range(self._dice.randint(2, 8)):
                 at = 1.0 + (until_s - 1.0) * self._dice.random()
                 self._world.after(at, self._change, known, ask)
+            for _ in range(self._limits.randint(1, 4)):
+                at = 1.0 + (until_s - 1.0) * self._limits.random()
+                self._world.after(at, self._limit, known, ask)
 
     def given(self, jobs: list[Job]) -> list[Job]:
         """The same jobs, some of which begin later, and some of which say where they run."""
@@ -91,6 +95,12 @@ class JobChanges:
         else:
             ask([Update(job, "ada", begin_at=self._world.now + dice.uniform(*LATER_S))])
 
+    def _limit(self, known: list[Job], ask: Callable[[list[Input]], None]) -> None:
+        """Another number of tasks of an array may run at once, or all."""
+        arrays = [job.id for job in known if job.gang is None and len(job.groups) == 1 and job.tasks > 1]
+        if arrays:
+            ask([Update(self._limits.choice(arrays[-6:]), "ada", at_once=self._limits.randint(0, 3))])
+
 
 class ChangeChecker:
     """Every placement, against what its job said last."""
@@ -100,6 +110,7 @@ class ChangeChecker:
         self._count = count
         self._held: set[JobId] = set()
         self._begin_at: dict[JobId, float] = {}
+        self._at_once: dict[JobId, int] = {}
         self._shown_at = 0.0  # the latest time that an event has: the next coordinator's clock may be behind
 
     def note(self, event: e.Event) -> None:
@@ -118,6 +129,9 @@ class ChangeChecker:
                 self._count("job that is changed")
                 if event.begin_at is not None:
                     self._begin_at[event.job] = event.begin_at
+                if event.at_once is not None:
+                    self._at_once[event.job] = event.at_once
+                    self._count("limit of an array that is changed")
             case e.TaskPlaced():
                 self._placed(event)
 
@@ -133,6 +147,7 @@ class ChangeChecker:
         asked = job.groups[job.group_at(event.key[1])[0]].request
         if event.node in asked.exclude or (asked.nodes and event.node not in asked.nodes):
             raise Violation("nodes", f"{event.key} was placed on {event.node}, which its job may not use")
+        self._check_limit(event, job)
         lane = (event.node, event.lane)
         others = [
             each for each in self._places.holders.values() if each.node == event.node and each.lane != lane
@@ -143,3 +158,14 @@ class ChangeChecker:
             self._count("node that a task has for itself")
         if others and (asked.exclusive or any(each.grant.exclusive for each in others)):
             raise Violation("exclusive", f"{event.key} and {others[0].key} are on {event.node} together")
+
+    def _check_limit(self, event: e.TaskPlaced, job: Job) -> None:
+        """Of an array, as many as may hold places at once."""
+        most = self._at_once.get(job.id, job.groups[0].at_once)
+        if not most or job.gang is not None or len(job.groups) > 1:
+            return
+        size = job.groups[0].completions
+        held = sum(each.key[1] // size == event.key[1] // size for each in self._places.of(job.id))
+        self._count("task of an array with a limit")
+        if held >= most:
+            raise Violation("limit", f"{event.key} was placed, and {held} of its job hold places: {most} may")

@@ -49,6 +49,15 @@ def test_a_misspelt_word_gets_a_suggestion(cli: Cli, words: list[str], suggestio
     assert said.out == ""
 
 
+def test_a_command_with_two_names_is_listed_once(cli: Cli):
+    listed = [line.split()[0] for line in cli("--help").out.partition("Commands:")[2].splitlines() if line]
+    assert {"attach", "port-forward"} < {*listed}
+    assert not {"connect", "forward"} & {*listed}
+    for name, other in (("attach", "connect"), ("port-forward", "forward")):
+        assert f"(also: `{other}`)" in cli(name, "--help").out
+    assert "Did you mean 'forward'" in cli("forwrd", "1", "80").err
+
+
 def test_run_does_not_list_what_it_refuses(cli: Cli):
     assert "--array" not in cli("run", "--help").out
     assert "--array" in cli("submit", "--help").out

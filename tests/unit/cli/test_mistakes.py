@@ -45,7 +45,15 @@ from tests.support.fake_client import ID, Cli, FakeClient
         ("submit --cpus-per-task 4 -- true", "use -c N"),
         ("submit --time 10 -- true", "use --time-limit"),
         ("submit --job-name a -- true", "use -n NAME"),
-        ("update 1 --memory 4GiB", "phalanx resubmit ID --set memory="),
+        ("update 1 --memory 4GiB", "phalanx resubmit 1 --set memory=4GiB; 1 itself stays"),
+        (
+            "update b18 --gpus=4",
+            "phalanx resubmit b18 --set gpus=4; b18 itself stays as it is: phalanx cancel b18",
+        ),
+        ("update --gpus 4 18", "phalanx resubmit 18 --set gpus=4"),
+        ("update 18 19 --gpus 4", "phalanx resubmit ID --set gpus=4"),
+        ("update 18 --gpus", "phalanx resubmit 18 --set gpus=2"),
+        ("update 18", "give --priority, --time-limit, --queue, --begin or --limit"),
         ("ps -p gpu", "use -q QUEUE"),
         ("submit -f job.yaml", "use phalanx apply -f FILE"),
         ("apply job.yaml", "the file is given with -f: phalanx apply -f FILE"),
@@ -122,7 +130,7 @@ def test_a_script_that_could_not_be_run_is_not_submitted(
 def test_ctrl_c_while_waiting_says_that_the_job_goes_on(
     cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
 ):
-    def interrupted(id: str, timeout: float | None = None) -> object:
+    def interrupted(id: str, timeout: float | None = None, *, must_end: bool = True) -> object:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cluster, "wait", interrupted)

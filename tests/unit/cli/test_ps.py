@@ -90,7 +90,7 @@ def test_users_and_times_are_asked_for(cli: Cli, busy: FakeClient):
     first, second = [call[1] for call in busy.asked if call[0] == "jobs"][:2]
     assert (first["mine"], first["user"], first["since"]) == (True, None, 1794992400.0)
     assert (second["mine"], second["user"]) == (False, "bob")
-    assert "is not a time" in cli("ps", "--since", "yesterday").err
+    assert "is not a time" in cli("ps", "--since", "last year").err
     cli("ps", "-a", "--until", "2026-11-18T09:00+00:00", "--node", "n1", "-n", "exp*")
     (third,) = [call[1] for call in busy.asked if call[0] == "jobs" and call[1].get("node") == "n1"]
     assert (third["until"], third["name"]) == (1794992400.0, "exp*")

@@ -15,6 +15,7 @@ from phalanx.cli import pages
 from phalanx.cli.output import moment, time_of_day
 from phalanx.cli.shape import ClusterShape, remember
 from phalanx.clock import SystemClock
+from phalanx.errors import Forbidden
 from tests.support.fake_client import ID, Cli, FakeClient, a_node, a_why
 
 
@@ -202,7 +203,7 @@ def test_a_node_is_declared_lost_with_a_reason_and_removed_without(cli: Cli, clu
     assert cli("node", "lose", "n1", "--reason", "it burnt").out == "n1 is lost: it burnt\n"
     said = cli("node", "remove", "n1")
     assert (said.out, said.err) == ("n1 removed\n", "")
-    assert cluster.asked == [("lose", "n1", "it burnt"), ("remove", "n1")]
+    assert cluster.asked == [("lose", "n1", "it burnt"), ("remove", "n1"), ("tokens",)]
 
 
 @pytest.mark.parametrize(("kind", "name", "is_valid", "told"), [
@@ -215,6 +216,17 @@ def test_the_credential_of_a_removed_node_that_is_still_valid_is_named(
         TokenView("abc123", kind, name, "", is_valid, not is_valid, 0.0, "ada", None, None)
     ]
     assert ("phalanx token revoke abc123" in cli("node", "remove", "n1").err) == told
+
+
+def test_the_credential_of_a_removed_node_is_revoked_in_the_same_step_if_asked(cli: Cli, cluster: FakeClient):
+    cluster.credentials = [TokenView("abc123", "node", "n1", "", True, False, 0.0, "ada", None, None)]
+    said = cli("node", "remove", "n1", "--revoke")
+    assert (said.out, "abc123 is revoked" in said.err) == ("n1 removed\n", True)
+    assert cluster.asked[-1] == ("revoke_token", "abc123")
+    cluster.asked.clear()
+    cluster.error = Forbidden("an admin may")
+    assert cli("node", "remove", "n1", "--revoke").code == 77
+    assert cluster.verbs() == ["tokens"], "nothing was removed"
 
 
 def test_what_is_unusual_about_a_node_is_noted(cli: Cli, cluster: FakeClient):

@@ -100,7 +100,7 @@ def test_lost_output_is_told(cli: Cli, cluster: FakeClient, monkeypatch: pytest.
 
 
 def test_ctrl_c_cancels_the_task(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):
-    def wait(id: str, timeout: float | None = None) -> JobView | TaskView:
+    def wait(id: str, timeout: float | None = None, *, must_end: bool = True) -> JobView | TaskView:
         raise KeyboardInterrupt
 
     finished(cluster)
@@ -132,7 +132,7 @@ def test_it_shows_one_task_only(cli: Cli, cluster: FakeClient, several: list[str
 def test_who_can_no_longer_watch_says_which_task_goes_on(
     cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
 ):
-    def wait(id: str, timeout: float | None = None) -> Any:
+    def wait(id: str, timeout: float | None = None, *, must_end: bool = True) -> Any:
         raise Unauthorized("this token is not accepted")
 
     monkeypatch.setattr(cluster, "wait", wait)
@@ -227,7 +227,7 @@ def test_a_signal_cancels_or_detaches_as_told(
     words: list[str],
     cancelled: bool,
 ):
-    def wait(id: str, timeout: float | None = None) -> JobView:
+    def wait(id: str, timeout: float | None = None, *, must_end: bool = True) -> JobView:
         signal.raise_signal(number)
         return a_job()
 
@@ -247,7 +247,7 @@ def test_a_signal_cancels_or_detaches_as_told(
 def test_a_signal_that_nohup_ignores_stays_ignored(
     cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
 ):
-    def wait(id: str, timeout: float | None = None) -> JobView:
+    def wait(id: str, timeout: float | None = None, *, must_end: bool = True) -> JobView:
         signal.raise_signal(signal.SIGHUP)
         return a_job(status="Completed", exit_code=0)
 

@@ -128,7 +128,7 @@ def test_a_time_may_be_so_long_ago(text: str | None, at: float | None):
     assert read_time("--since", text, 10_000.0) == at
 
 
-@pytest.mark.parametrize("text", ["yesterday", "", "-1h", "2026-13-01"])
+@pytest.mark.parametrize("text", ["last year", "", "-1h", "2026-13-01"])
 def test_a_time_that_cannot_be_read_says_what_can(text: str):
-    with pytest.raises(BadRequest, match=r"--since .* is not a time: write 7d"):
+    with pytest.raises(BadRequest, match=r"--since: .* is not a time: write 2h, 3d"):
         read_time("--since", text, 10_000.0)

@@ -25,7 +25,7 @@ def flows(cluster: FakeClient, away: Path, monkeypatch: pytest.MonkeyPatch) -> F
     (away / "flow.yaml").write_text(FLOW)
     reply = SubmittedWorkflow(ID, "ft", {"a": "j"})
     monkeypatch.setattr(cluster, "submit_workflow", lambda _request: reply, raising=False)
-    monkeypatch.setattr(cluster, "wait_workflow", lambda _id, timeout: a_view(), raising=False)
+    monkeypatch.setattr(cluster, "wait_workflow", lambda _id, timeout, must_end: a_view(), raising=False)
     return cluster
 
 
@@ -61,7 +61,7 @@ def test_what_runs_again_is_called_by_its_number(
 def test_ctrl_c_while_waiting_says_that_the_workflow_goes_on(
     cli: Cli, flows: FakeClient, monkeypatch: pytest.MonkeyPatch
 ):
-    def interrupted(_id: str, timeout: float | None = None) -> WorkflowView:
+    def interrupted(_id: str, timeout: float | None = None, *, must_end: bool = True) -> WorkflowView:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(flows, "wait_workflow", interrupted)
@@ -73,7 +73,9 @@ def test_ctrl_c_while_waiting_says_that_the_workflow_goes_on(
 def test_a_stage_that_never_began_is_asked_why(cli: Cli, flows: FakeClient, monkeypatch: pytest.MonkeyPatch):
     ran = StageView("ran", "Failed", "j1", started_at=1.0, attempts=1)
     never = StageView("never", "Failed", "j2", reason="a.result.n is missing")
-    monkeypatch.setattr(flows, "wait_workflow", lambda _id, timeout: a_view(ran, never, status="Failed"))
+    monkeypatch.setattr(
+        flows, "wait_workflow", lambda _id, timeout, must_end: a_view(ran, never, status="Failed")
+    )
     said = cli("workflow", "submit", "-f", "flow.yaml", "--wait")
     assert said.code == 1
     assert "(phalanx logs j1)" in said.err

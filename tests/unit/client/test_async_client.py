@@ -77,7 +77,9 @@ async def test_every_call_arrives_and_comes_back(way):
         assert len(await client.queues()) == 2
         assert (await client.queue("lab")).name == "lab"
         assert (await client.set_topology(TopologySpec([]))).layers == ["cluster", "node"]
-        assert (await client.wait(id, 0)).status == "Pending"
+        assert (await client.wait(id, 0, must_end=False)).status == "Pending"
+        with pytest.raises(TimeoutError, match="must_end=False"):
+            await client.wait(id, 0)
         assert (await client.cancel(id)).cancelled == 1
         assert (await client.wait(id)).status == "Cancelled"
         assert [piece async for piece in client.logs(id)] == []

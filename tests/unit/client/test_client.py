@@ -78,7 +78,9 @@ def test_every_call_arrives_and_comes_back(way):
         assert client.queue("lab").name == "lab"
         assert [queue.name for queue in client.queues()] == ["default", "lab"]
         assert client.set_topology({"layers": [{"name": "row", "keys": ["row"]}]}).layers[1] == "row"
-        assert client.wait(id, 0).status == "Pending"
+        assert client.wait(id, 0, must_end=False).status == "Pending"
+        with pytest.raises(TimeoutError, match="must_end=False"):
+            client.wait(id, 0)
         assert client.cancel(id).cancelled == 1
         assert client.wait(id).status == "Cancelled"
         assert b"".join(client.logs(id)) == b""

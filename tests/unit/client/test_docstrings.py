@@ -60,8 +60,10 @@ def test_every_error_is_a_name_of_the_package():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ((["true"],), r"by name: submit\(command=\['true'\]\)"),
-        ((len,), "functions run in an Executor"),
+        (("python train.py",), r"submit\(\['python train.py', …\]\), or shell='…'"),
+        (("echo", "hello"), r"as one list: submit\(\['echo', …\]\)"),
+        ((print, 3), r"functions run in an Executor: phalanx.Executor\(client\).submit\(print, …\)"),
+        ((17,), "takes a list, a SubmitRequest, or fields"),
     ],
 )
 def test_what_is_no_request_is_told_what_would_be(given: tuple[Any, ...], told: str):

@@ -12,6 +12,7 @@ from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply
 from phalanx.api.schema.workflows import RetryRequest, StageView, SubmittedWorkflow, WorkflowView
+from phalanx.client import workflow_calls
 from phalanx.client.job_handles import JobHandle, job_handle
 from phalanx.client.stage_fields import StageFields
 from phalanx.client.workflow_calls import retry_workflow, submit_workflow
@@ -185,7 +186,11 @@ class EndedWorkflow:
         ]
         self.jobs.output["stdout"] = [b"no data\n"]
 
-    def wait_workflow(self, id: str | int, timeout: float | None = None) -> WorkflowView:
+    def wait_workflow(
+        self, id: str | int, timeout: float | None = None, *, must_end: bool = True
+    ) -> WorkflowView:
+        if must_end:
+            workflow_calls.check_ended(self.ended)
         return self.ended
 
     def handle(self, id: str | int) -> JobHandle:

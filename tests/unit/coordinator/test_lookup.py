@@ -101,8 +101,8 @@ async def test_names_of_kubernetes_are_accepted_wherever_an_id_is():
             assert len((await client.tasks("team/hello-job")).items) == 2
             assert (await client.story("team/hello-job")).items[0].event == "JobSubmitted"
             waited = (
-                await client.wait("team/pod-2", timeout=0),
-                await client.wait("team/hello-job", timeout=0),
+                await client.wait("team/pod-2", timeout=0, must_end=False),
+                await client.wait("team/hello-job", timeout=0, must_end=False),
             )
             assert [view.id for view in waited] == [f"{job.id}.1", job.id]
             with pytest.raises(NotFound, match="called 'team/pod-3'"):
@@ -130,7 +130,7 @@ async def test_a_name_means_ones_own_job_though_others_have_newer_ones_so_called
         (alices,) = (await alice.apply(a_named_gang())).jobs
         (bobs,) = (await bob.apply(a_named_gang())).jobs
         assert (await alice.named("team/hello-job")).id == alices.id
-        assert (await alice.wait("team/pod-2", timeout=0)).id == f"{alices.id}.1"
+        assert (await alice.wait("team/pod-2", timeout=0, must_end=False)).id == f"{alices.id}.1"
         assert (await alice.job("team/hello-job")).user == "alice"
         assert (await bob.named("team/pod-1")).id == f"{bobs.id}.0"
         assert (await alice.cancel("team/hello-job")).id == alices.id

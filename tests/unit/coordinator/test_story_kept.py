@@ -26,6 +26,13 @@ def test_a_whole_story_is_told_as_it_is():
     assert _begun(lines, None) == lines
 
 
+def test_a_node_that_was_admitted_by_a_token_begins_with_that():
+    lines = [a_line(3, "JoinRedeemed"), a_line(4, "NodeJoined"), a_line(5, "NodeDrained")]
+    assert _begun(lines, None) == lines
+    assert _begun(lines[:1], None) == lines[:1]
+    assert _begun([lines[0], lines[2]], None)[0].event == "NotKept"
+
+
 def test_a_story_without_its_beginning_says_so_first():
     lines = _begun([a_line(4, "TaskPlaced")], None)
     assert [line.event for line in lines] == ["NotKept", "TaskPlaced"]

@@ -175,7 +175,7 @@ def test_ids_become_names():
     reply = look(cluster, job, names=names)
     assert reply.reasons[0].job == "train"
     assert reply.reasons[0].fix is not None
-    assert "notebook on n1" in reply.reasons[0].fix.text
+    assert "job notebook, which runs on n1, ends" in reply.reasons[0].fix.text
 
 
 def test_domains_are_numpy_free():

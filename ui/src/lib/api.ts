@@ -82,6 +82,9 @@ function address(path: string, parameters: object = {}, query: object = {}): str
   return asked ? `${filled}?${asked}` : filled;
 }
 
+/** A page asks only for what its own coordinator knows; that passes it on to the leader. */
+const OLDER_LEADER: Problem = { title: 'The leader is of an older version', detail: 'It does not know what this page asks for. It will be shown as soon as a coordinator of this version leads.', hint: '' };
+
 export async function problemOf(response: Response): Promise<ApiError> {
   let problem: Problem = {};
   try {
@@ -89,6 +92,7 @@ export async function problemOf(response: Response): Promise<ApiError> {
   } catch {
     // A status without a readable body is still a status.
   }
+  if (problem.reason === 'RouteNotFound') problem = { ...problem, ...OLDER_LEADER };
   return new ApiError(response.status, problem);
 }
 

@@ -1,8 +1,8 @@
 """When a job is to begin: as requests carry it, an instant or so long from now, and as people write it where they are.
 
-A request names an instant: a date and a time with its zone, or seconds since 1970; `+2h` counts from when it arrives. A
-clock time such as 18:00 means something only where somebody looks at a clock, so a client puts it into an instant, in
-its own zone, before it asks. One that has passed is the next day's.
+A request names an instant: a date and a time with its zone, or seconds since 1970; `2h` or `+2h` counts from when it
+arrives. A clock time such as 18:00 means something only where somebody looks at a clock, so a client puts it into an
+instant, in its own zone, before it asks. One that has passed is the next day's.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ NOW = "now"
 _LATER = ("+", "now+")  # the second as Slurm writes it
 _EPOCH_MIN = 1_000_000_000  # a smaller number is no instant: somebody meant so many seconds from now
 _CLOCK = re.compile(r"(?:(today|tomorrow)[ T]?)?([0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)?", re.IGNORECASE)
-_WAYS = (
-    "`--begin` and the Python client take 18:00, tomorrow, 'tomorrow 8:00', +2h and 2027-01-31T08:00; "
-    "job files and REST take +2h and 2027-01-31T08:00:00Z, with its zone"
-)
+_DURATION = re.compile(
+    r"(?:[0-9]+(?:\.[0-9]+)?[a-z]+)+", re.IGNORECASE
+)  # 5 alone might be an hour or minutes
+_WAYS = "write 5m (from now), 18:00, 'tomorrow 8:00' or 2027-01-31T08:00; in job files and REST a time has its zone"
 
 
 def read_begin(field: str, value: float | str | None, now: float) -> float:
@@ -45,8 +45,8 @@ def read_begin(field: str, value: float | str | None, now: float) -> float:
 
 
 def _told(field: str, text: str, now: float) -> float:
-    if text.startswith(_LATER):
-        return now + read_duration(field, text.partition("+")[2])
+    if (later := _later(text)) is not None:
+        return now + read_duration(field, later)
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -64,8 +64,8 @@ def local_begin(text: str, now: datetime) -> str:
     """
     text = text.strip()
     try:
-        if text.startswith(_LATER):
-            at = now.astimezone() + timedelta(seconds=parse_seconds(text.partition("+")[2]))
+        if (later := _later(text)) is not None:
+            at = now.astimezone() + timedelta(seconds=parse_seconds(later))
         elif (match := _CLOCK.fullmatch(text)) is not None and text:
             at = _of_clock(match[1] or "", match[2] or "", now).astimezone()
         else:
@@ -74,6 +74,13 @@ def local_begin(text: str, now: datetime) -> str:
     except (ValueError, OverflowError, OSError):
         return text
     return at.isoformat(timespec="seconds")
+
+
+def _later(text: str) -> str | None:
+    """So long from now: the duration of `+2h`, `now+2h` or `2h`; None for what is no duration."""
+    if text.startswith(_LATER):
+        return text.partition("+")[2]
+    return text if _DURATION.fullmatch(text) else None
 
 
 def _of_clock(day: str, clock: str, now: datetime) -> datetime:

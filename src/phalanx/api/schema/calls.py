@@ -78,6 +78,7 @@ class CallResult(Struct, forbid_unknown_fields=True, omit_defaults=True):
     value: Annotated[bytes, Meta(max_length=RESULT_BYTES_MAX)] = b""
     text: Annotated[str, Meta(max_length=TEXT_MAX)] = ""
     code: Short = ""  # of what went wrong
+    worker: Short = ""  # of a call that is given up: the task that had it last, such as 17.3
 
 
 class ResultsReply(Struct, omit_defaults=True):

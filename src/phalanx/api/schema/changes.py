@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from phalanx.api.schema.begin import read_begin
 from phalanx.api.schema.fields import check_name, check_number, check_text, read_duration
+from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.job import PRIORITY_MAX
 from phalanx.errors import BadRequest
 
@@ -27,8 +28,9 @@ class UpdateRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     priority: int | None = None
     time_limit: float | str | None = None  # seconds, 1h30m, or none
     queue: str | None = None
-    begin: float | str | None = None  # 2027-01-31T08:00:00Z, +2h, or now
+    begin: float | str | None = None  # 2027-01-31T08:00:00Z, 2h from now, or now
     if_revision: int | None = None  # refuse it if the settings were changed since: `revision` of the job
+    at_once: int | None = None  # how many tasks of its array may run at once; 0: all
 
 
 class UpdateFields(TypedDict, total=False):
@@ -39,6 +41,7 @@ class UpdateFields(TypedDict, total=False):
     queue: str
     begin: float | str
     if_revision: int
+    at_once: int
 
 
 def check_reason(reason: str) -> str:
@@ -51,11 +54,11 @@ def check_reason(reason: str) -> str:
 
 def check_update(request: UpdateRequest, now: float) -> tuple[float | None, float | None]:
     """The time limit in seconds (0: none) and the instant to begin at, or a refusal that names the field and value."""
-    given = (request.priority, request.time_limit, request.queue, request.begin)
+    given = (request.priority, request.time_limit, request.queue, request.begin, request.at_once)
     if all(each is None for each in given):
-        raise BadRequest(
-            "nothing to change: give priority, time_limit, queue or begin (--priority, --time-limit, --queue, --begin)"
-        )
+        raise BadRequest("nothing to change: give priority, time_limit, queue, begin or at_once")
+    if request.at_once is not None:
+        check_number("at_once", request.at_once, 0, TASKS_MAX)
     if request.priority is not None:
         check_number("priority", request.priority, -PRIORITY_MAX, PRIORITY_MAX)
     if request.queue is not None:

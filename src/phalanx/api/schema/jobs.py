@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar
 from msgspec import Struct
 
 from phalanx.api.schema.groupspec import GatherSpec
+from phalanx.api.schema.view_of_work import ViewOfWork
 from phalanx.core.model.resources import Cores
 
 PhaseWord = Literal["Pending", "PreScheduling", "Scheduling", "Scheduled", "Running", "Failed", "Finished"]
@@ -129,11 +130,10 @@ class UsageSummary(Struct):
     device_memory_peak_bytes: int = 0
 
 
-class JobView(Struct):
+class JobView(ViewOfWork, Struct):
     """One job. `status` sums up its tasks; `exit_code` is its only task's, or the first failed one's.
 
-    `command`, `request`, `cwd` and `env` are those of its first group. In a list of jobs, `env` is only that of job
-    files.
+    `command`, `request`, `cwd` and `env` are those of its first group. In a list, `env` is only that of job files.
     """
 
     id: str
@@ -190,7 +190,7 @@ class JobView(Struct):
     retries: list[str] = []  # the jobs that run failed tasks of it again, oldest first
     unread: int = 0  # of the running tasks: those stopped until the client of `run` reads their output
     unreachable: int = 0  # of the running tasks: those whose node is not connected
-    may: list[str] = []  # of cancel, hold, release, retry, resubmit, approve, for who asks; not in lists
+    may: list[str] = []  # for the asker: cancel, hold, release, retry, resubmit, approve; not in lists
 
 
 class EnvironmentView(Struct):
@@ -200,7 +200,7 @@ class EnvironmentView(Struct):
     env: dict[str, str]
 
 
-class TaskView(Struct):
+class TaskView(ViewOfWork, Struct):
     """One task and its newest attempt. A paused task is Running with `paused` true and keeps its grant."""
 
     id: str

@@ -149,7 +149,7 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     after: list[str] = []  # jobs that come first: ID (completed), ID:any, ID:failed, ID:started, ID:each
     names: bool = False  # tasks know each other by name, as those of a gang do without it
     network: Network | NetworkSpec = "node"  # of all groups; a mapping has a subdomain as well
-    begin: float | str | None = None  # not before then: 2027-01-31T08:00:00Z, +2h, or seconds since 1970
+    begin: float | str | None = None  # not before then: 2027-01-31T08:00:00Z, 2h, or seconds since 1970
     hold: bool = False  # nothing of it starts before it is released
     params: dict[str, Any] = {}  # a sweep: each combination is a task of the only group
     each: list[Any] = []  # a sweep: each row is one

@@ -201,7 +201,10 @@ class JobRowsQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobRows(Struct):
-    """Some of the rows that were asked for. `total` is how many there are."""
+    """Some of the rows that were asked for. `total` is how many there are.
+
+    `revision` is that of the list, which may be a moment old; the rows themselves show at least `rows_revision`.
+    """
 
     at: float
     revision: int
@@ -209,6 +212,7 @@ class JobRows(Struct):
     offset: int
     rows: list[JobRow]
     loading: bool = False  # rows of older jobs are still being read: ask again
+    rows_revision: int = 0
 
 
 class TaskStates(Struct):

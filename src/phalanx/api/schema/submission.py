@@ -110,7 +110,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     subdomain: str = ""  # of those names; empty: the name of the job
     image: str = ""  # a container: a name in a registry, /path/image.tar, or rootfs:/path; `cwd` is in it
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
-    begin: float | str | None = None  # not before then: 2027-01-31T08:00:00Z, +2h, or seconds since 1970
+    begin: float | str | None = None  # not before then: 2027-01-31T08:00:00Z, 2h, or seconds since 1970
     hold: bool = False  # nothing of it starts before it is released
     split_output: bool = False  # two logs, of standard output and standard error, instead of one
     params: dict[str, Any] = {}  # a sweep: each combination is a task; a list, or text: "0.1,0.01", "1..5"

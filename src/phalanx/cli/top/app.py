@@ -91,7 +91,11 @@ class TopApp(App[None]):
 
     TITLE = "phalanx top"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "quit", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "quit", show=False, priority=True),
+        Binding("j", "simulate_key('down')", show=False),
+        Binding("k", "simulate_key('up')", show=False),
+    ]
     CSS = """
     #cluster { height: 1; text-style: bold; text-wrap: nowrap; }
     #trouble { display: none; background: ansi_red; color: ansi_bright_white; text-style: bold; }

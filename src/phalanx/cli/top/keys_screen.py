@@ -13,6 +13,7 @@ from textual.widgets import Static
 KEYS = """\
 everywhere  1 2 3 Tab   devices, jobs, alarms
             q Esc       back; on devices, jobs and alarms q quits
+            j k         down and up, as the arrows
 devices     arrows      another GPU; Page Up, Page Down, Home, End
             Enter o     why of the job on the GPU, output of its task
             c g         colour by holder, user, queue, …; racks

@@ -89,6 +89,7 @@ class JobRowReads:
         ]
         rows: list[JobRow] = []
         piece = await self._slices.turn()
+        rows_revision = self._changed.revision or self._loop.state.revision
         for id in ids:
             if piece.is_over:
                 piece = await self._slices.turn()
@@ -97,7 +98,13 @@ class JobRowReads:
                 rows.append(row)
         loading = self._reading is not None and not self._reading.done()
         return JobRows(
-            self._clock.now(), listed.revision, len(listed.places), query.offset, rows, loading=loading
+            self._clock.now(),
+            listed.revision,
+            len(listed.places),
+            query.offset,
+            rows,
+            loading=loading,
+            rows_revision=rows_revision,
         )
 
     async def _found(self, query: JobRowsQuery, user: str) -> FoundList:

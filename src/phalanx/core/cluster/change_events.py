@@ -31,3 +31,4 @@ class JobUpdated(JobEvent, frozen=True, kw_only=True):
     approve_by: float | None = (
         None  # with another queue: until when it waits for an approval there, as submitted
     )
+    at_once: int | None = None  # how many tasks of its array may hold a place at one time; 0: all

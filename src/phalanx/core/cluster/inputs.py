@@ -104,6 +104,7 @@ class Update(Input, frozen=True):
     begin_at: float | None = None  # 0: at once
     role: str = ""  # as in `Submit`
     if_revision: int | None = None  # refuse it if the settings were changed since this revision
+    at_once: int | None = None  # 0: all tasks of an array
 
 
 class Propose(Input, frozen=True):

@@ -96,11 +96,12 @@ def _ending(case: Case, tenants: Sequence[Tenant]) -> Change:
     """How it is told, with a command for whoever may give it."""
     first = tenants[0]
     job, node = case.state.jobs[first.job], case.state.table.names[first.node_row]
-    what, where = job.job.id, ""
+    what, told = job.job.id, f"job {job.job.id}"
     if _ended(case, tenants) is None:
         lane = case.state.nodes[node].lanes[int(first.key[1])]
-        what, where = job.job.task_id(next(iter(lane.attempts))[1]), f" on {node}"
+        what = job.job.task_id(next(iter(lane.attempts))[1])
+        told = f"{'task' if job.job.tasks > 1 else 'job'} {what}, which runs on {node},"
     is_urgent = job.job.priority > case.job.job.priority  # whoever waits is not worth its end
     may_say = case.asker.may_cancel(job.job) and not all(each.is_leaving for each in tenants)
     may_say = may_say and not is_urgent and not case.followers(job.job.id)
-    return Change(f"it starts when {what}{where} ends", {}, f"phalanx cancel {what}" if may_say else "")
+    return Change(f"it starts when {told} ends", {}, f"phalanx cancel {what}" if may_say else "")

@@ -14,6 +14,7 @@ from phalanx.core.placement.preempt.eviction_plan import Preemption
 from phalanx.core.placement.preempt.make_room import EvictionDomains, NoEvictions, make_room
 from phalanx.core.placement.preempt.victims import Victims
 
+JOBS_SHOWN = 3
 _FORBIDDEN = {
     "disabled": "Preemption is disabled in this cluster",
     "may not": "The job may not preempt others",
@@ -60,13 +61,40 @@ def _not_enough(preemption: Preemption, victims: Victims, domains: EvictionDomai
     text = f"{leave} would make room for {best} of {plural(preemption.count, 'member')}{where}"
     if best >= preemption.count:
         text = f"{leave} would not make room for {plural(preemption.count, 'member')} together"
-    if victims.protected:
-        text += f"; {plural(victims.protected, 'other task')} of lower priority may not be evicted"
+    text += _who_stays(preemption)
     numbers = {
         "wanted": preemption.count, "best": best, "layer": layer, "domain": list(domain), "victims": len(victims),
         "protected": victims.protected,
     }  # fmt: skip
     return Reason("EvictionsNotEnough", Tier.CAPACITY, text, numbers)
+
+
+def _who_stays(preemption: Preemption) -> str:
+    """The tasks that nobody may preempt for it: protected ones, and those that are not less urgent; with their jobs."""
+    draft, job = preemption.draft, preemption.ask.job
+    tenants = draft.tenants
+    here = draft.here & ~tenants.promise
+    here[[tenants.slots[key] for key in tenants.of_job.get(job.id, {})]] = False
+    is_lower = tenants.priority < job.priority
+    protected = np.flatnonzero(here & is_lower & (tenants.evictable_at > draft.now)).tolist()
+    urgent = np.flatnonzero(here & ~is_lower).tolist()
+    told = ""
+    if protected:
+        many = plural(len(protected), "other task")
+        told += f"; {many} of lower priority may not be evicted ({_jobs(preemption, protected)})"
+    if urgent:
+        many, keep = (
+            plural(len(urgent), "task"),
+            "keeps its place" if len(urgent) == 1 else "keep their places",
+        )
+        told += f"; {many} of the same or a higher priority {keep} ({_jobs(preemption, urgent)})"
+    return told
+
+
+def _jobs(preemption: Preemption, slots: list[int]) -> str:
+    found = (preemption.draft.tenants.tenants[slot] for slot in slots)
+    ids = list(dict.fromkeys(each.job for each in found if each is not None))
+    return ", ".join(ids[:JOBS_SHOWN]) + (", …" if len(ids) > JOBS_SHOWN else "")
 
 
 def _best(preemption: Preemption, domains: EvictionDomains) -> tuple[int, tuple[str, ...]]:

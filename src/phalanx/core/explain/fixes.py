@@ -112,8 +112,22 @@ def _to_start(case: Case) -> Change | None:
     nodes = case.state.nodes.items()
     soon = [name for name, node in nodes if node.is_kept_away or node.disabled_reason is not None]
     first = _taken_back(case, soon) if case.asker.operates else _end_of_exclusions(case)
-    found = first or _other_request(case) or _taken_back(case)
+    found = first or _other_or_taken_back(case)
     return found or fair_order(case) or end_of_another(case)
+
+
+def _other_or_taken_back(case: Case) -> Change | None:
+    """Something else to ask for; of a gang that need not be smaller if a node is taken back, that as well."""
+    other = _other_request(case)
+    if other is not None and not isinstance(case.unit, GangState):
+        return other
+    node = _taken_back(case)
+    if other is None or node is None:
+        return other or node
+    said = f"; or {node.text.removeprefix('it would start now ')}"
+    return Change(
+        f"{other.text}{said}{f': `{node.command}`' if node.command else ''}", other.fields, other.command
+    )
 
 
 def _more_quota(case: Case) -> Change | None:
@@ -156,9 +170,14 @@ def _higher_limit(case: Case) -> Change | None:
     """That its array could run more, if there is room for more."""
     if not case.fits(case.unit):
         return None
-    return Change(
-        "there is room for more of it: submit it with a higher limit (`%`, --limit, at_once), or none"
-    )
+    job = case.job.job
+    if not case.is_submitted:
+        return Change(
+            "there is room for more of it: submit it with a higher limit (`%`, --limit, at_once), or none"
+        )
+    command = f"phalanx update {job.id} --limit {int(case.no.numbers['limit']) + 1}"
+    text = "there is room for more of it: raise its limit, or remove it with 0"
+    return Change(text, {}, command) if case.asker.may_cancel(job) else Change(f"{text} (its user can)")
 
 
 def _first_node(case: Case) -> Change | None:

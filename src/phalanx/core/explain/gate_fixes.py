@@ -9,6 +9,8 @@ from phalanx.core.cluster.units import Gate
 from phalanx.core.explain.change import Asker, Change
 from phalanx.core.model.queues import Quota
 
+NAMES_SHOWN = 8
+
 
 def fix_at_gate(state: ClusterState, job: JobState, asker: Asker) -> Change | None:
     """The command that opens the first closed gate of a submitted job, for those who may give it."""
@@ -44,14 +46,20 @@ def _release(job: JobState, asker: Asker) -> Change:
 def _approve(state: ClusterState, job: JobState, asker: Asker) -> Change | None:
     """A workflow is approved as a whole, if all of its queues take an approval of the asker."""
     quotas, owner, id = state.queues.quotas, job.job.user, job.job.id
-    if not may_approve(quotas.get(job.job.queue), owner, asker):
-        return None
+    if not may_approve(quota := quotas.get(job.job.queue), owner, asker):
+        return Change(f"ask {who_approves(quota, owner)} to approve it: `phalanx approve {id}`")
     flow = None if job.job.workflow is None else state.workflows.get(job.job.workflow[0])
     if flow is not None and flow.unapproved:
         needed = [quotas[each.job.queue] for each in flow.workflow.stages if each.job.queue in quotas]
         if all(quota.approval is None or may_approve(quota, owner, asker) for quota in needed):
             id = flow.workflow.id
     return Change(f"approve it, or deny it: `phalanx deny {id} --reason WHY`", {}, f"phalanx approve {id}")
+
+
+def who_approves(quota: Quota | None, owner: str) -> str:
+    """Those who may approve a job of this user, the named ones first."""
+    named = () if quota is None or quota.approval is None else quota.approval.by
+    return ", ".join([*[name for name in named if name != owner][:NAMES_SHOWN], "an operator or an admin"])
 
 
 def may_approve(quota: Quota | None, owner: str, asker: Asker) -> bool:

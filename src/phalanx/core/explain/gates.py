@@ -17,12 +17,12 @@ from phalanx.core.cluster.dependencies import (
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, Gate, GroupState, Promise
+from phalanx.core.explain.gate_fixes import who_approves
 from phalanx.core.model import gang_reasons, reason
 from phalanx.core.model.amounts import describe_seconds
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.reason import Reason, Tier
 
-NAMES_SHOWN = 8
 COME_BY_THEMSELVES = {
     Gate.BEGIN,
     Gate.DEPENDENCY,
@@ -121,10 +121,9 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
 def waits_for_approval(state: ClusterState, job: JobState, until: float, now: float) -> Reason:
     """Who may approve it, and for how long it waits for that."""
     quota = state.queues.quotas.get(job.job.queue)
-    named = () if quota is None or quota.approval is None else quota.approval.by
-    who = [name for name in named if name != job.job.user][:NAMES_SHOWN]
+    who = who_approves(quota, job.job.user)
     expires = f"; it is cancelled in {describe_seconds(max(0.0, until - now))} otherwise" if until else ""
-    return reason.waiting_approval(job.job.queue, ", ".join([*who, "an operator or an admin"]), expires)
+    return reason.waiting_approval(job.job.queue, who, expires)
 
 
 def _merged(state: ClusterState, key: AttemptKey) -> Reason:

@@ -314,6 +314,10 @@ def _describe_change(event: c.JobUpdated) -> str:
     parts += [] if event.queue is None else [f"queue {event.queue}"]
     if event.begin_at is not None:
         parts.append(f"begins at {utc(event.begin_at)}" if event.begin_at else "begins at once")
+    if event.at_once is not None:
+        parts.append(
+            f"at most {plural(event.at_once, 'task')} at once" if event.at_once else "all tasks at once"
+        )
     return f"{', '.join(parts)} ({event.cause})"
 
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from phalanx.api.schema.attempts import AttemptView
 from phalanx.api.schema.jobs import WhyReply
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.app import build_app
@@ -267,6 +268,35 @@ async def test_explanations_of_one_user_wait_for_each_other_and_another_users_go
     assert cluster.began.empty()
     cluster.let_go.set()
     assert [(await each).status for each in asked] == [200] * 9
+
+
+class SlowToRead(FakeCommands):
+    """A cluster that reads stories for as long as it is not let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began = 0
+        self.let_go = asyncio.Event()
+
+    async def attempts(self, id: str) -> list[AttemptView]:
+        self.began += 1
+        await self.let_go.wait()
+        return []
+
+
+async def test_attempts_which_are_read_from_the_story_of_a_whole_job_take_turns():
+    cluster = SlowToRead()
+    app = build_app(cluster, Tokens([("ada", "phx_ada")]), limits=ServerLimits(submits=1))
+    job = (await cluster.submit(SubmitRequest(command=["true"]), "ada")).task_ids[0]
+    headers = {"authorization": "Bearer phx_ada"}
+    asked = [
+        asyncio.create_task(ask(app, "GET", f"/v1/tasks/{job}/attempts", headers=headers)) for _ in range(3)
+    ]
+    await pause_task()
+    assert cluster.began == 1
+    cluster.let_go.set()
+    assert [(await each).status for each in asked] == [200] * 3
+    assert cluster.began == 3
 
 
 def test_bytes_of_one_user_have_a_rate_and_so_have_those_of_all():

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from textual.strip import Strip
+from textual.widgets import Input
 
 from phalanx import AsyncClient
 from phalanx.cli.top.app import TopApp
@@ -70,5 +71,25 @@ def test_the_keys_of_each_view_fit_into_eighty_columns():
                 await pilot.press(key)
                 await pilot.pause()
                 assert drawn(app)[-1].text.rstrip().endswith("? keys q quit")
+
+    asyncio.run(look())
+
+
+def test_j_and_k_move_as_the_arrows_do_and_are_letters_where_text_is_typed():
+    async def look() -> None:
+        app = TopApp(AsyncClient(NOWHERE, "phx_none"))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await shown(app, SEEN)
+            await pilot.press("2")
+            await until(lambda: app.screen.query_one(RowTable).row_count == 2)
+            table = app.screen.query_one(RowTable)
+            rows = []
+            for key in "jkj":
+                await pilot.press(key)
+                await pilot.pause()
+                rows.append(table.cursor_row)
+            assert rows == [1, 0, 1]
+            await pilot.press("slash", "j", "k")
+            await until(lambda: app.screen.query(Input) and app.screen.query_one(Input).value == "jk")
 
     asyncio.run(look())

@@ -224,6 +224,7 @@ async def test_a_list_stays_as_it_is_for_a_moment():
         assert (first.total, same.total, other.total) == (1, 1, 2)
         assert (same.revision, other.revision) == (first.revision, here.leadership.state.revision)
         assert same.revision < other.revision  # so that a page knows that it has to ask again
+        assert first.rows_revision < same.rows_revision == other.rows_revision  # its rows are as of now
 
 
 async def test_states_have_a_letter_for_each_task():

@@ -212,6 +212,39 @@ def test_a_new_time_limit_is_told_to_those_who_have_the_brief() -> None:
     assert update(cluster, job, time_limit_s=0.0) == Accepted(0)
 
 
+def test_another_limit_lets_more_tasks_of_an_array_run_or_fewer() -> None:
+    cluster = a_cluster(n1={"cores": 8})
+    job = a_job(array="1-6%1")
+    cluster.submit(job)
+
+    def placed() -> int:
+        return sum(cluster.status(job, each) == ASSIGNED for each in range(6))
+
+    assert placed() == 1
+    assert update(cluster, job, at_once=3) == Accepted(6)
+    assert (placed(), str(cluster.state.jobs[job.id].job.array)) == (3, "1-6%3")
+    assert update(cluster, job, at_once=2) == Accepted(6)
+    assert placed() == 3, "what has a place keeps it"
+    for position in range(2):
+        cluster.started("n1", (job.id, position, 1))
+        cluster.ended("n1", (job.id, position, 1))
+    assert [cluster.status(job, each) for each in (2, 3, 4)] == [ASSIGNED, ASSIGNED, PENDING]
+    assert cluster.state.jobs[job.id].groups[0].closed_gates_of_task(4) == [Gate.LIMIT]
+    assert update(cluster, job, at_once=100) == Accepted(4)
+    assert [cluster.status(job, each) for each in (4, 5)] == [ASSIGNED, ASSIGNED]
+    assert cluster.state.jobs[job.id].job.groups[0].at_once == 0
+    assert update(cluster, job, at_once=0) == Accepted(0)
+
+
+def test_only_an_array_has_a_limit() -> None:
+    cluster = a_cluster(n1={})
+    one, gang = a_job(), a_gang(a_group(2))
+    for job in (one, gang):
+        cluster.submit(job)
+    assert code(update(cluster, one, at_once=2)) == "NotAnArray"
+    assert code(update(cluster, gang, at_once=2)) == "IsGang"
+
+
 def test_settings_are_checked_as_at_submit() -> None:
     cluster = a_cluster(**FULL)
     cluster.give(SetQuota("small", Quota(cores=1, priority_max=3)))
@@ -249,11 +282,15 @@ def test_what_was_changed_is_kept(kind: str) -> None:
     cluster.submit(waiting)
     update(cluster, running, priority=9, time_limit_s=60.0)
     update(cluster, waiting, queue="b", begin_at=500.0)
+    array = a_job(array="0-3%1")
+    cluster.submit(array)
+    update(cluster, array, at_once=3)
     cluster.give(Hold(waiting.id, "ada", "later"))
     state = decode_state(encode_state(cluster.state), Timers()) if kind == "image" else replayed(cluster)
-    for job in (running, waiting):
+    for job in (running, waiting, array):
         old, new = cluster.state.jobs[job.id], state.jobs[job.id]
         assert new.job == old.job
+        assert new.groups[0].group == old.groups[0].group
         assert new.groups[0].rank == old.groups[0].rank
         assert (new.held_because, new.held_by) == (old.held_because, old.held_by)
         assert new.closed_gates() == old.closed_gates()

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.api.schema.apply import PlanReply
+from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.decide.jobs import why_never
 from phalanx.core.cluster.inputs import Drain
+from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.fixes import change_to_fit
-from tests.support.builders import a_cluster, a_job
+from tests.support.builders import a_cluster, a_gang, a_group, a_job
 from tests.unit.preview.files import plan
 
 LAYERS = "topology: [{layer: spine, labels: [spine]}, {layer: rack, labels: [rack]}]\n"
@@ -77,6 +79,40 @@ def test_what_a_node_could_hold_that_takes_work_comes_before_what_one_could_that
     assert fix.fields["gpus"] == no.numbers["total"] == 4
     fix = change_to_fit(cluster.state, a_job(cores=1, gpus=8, memory_bytes=1))
     assert fix is None or "gpus" not in fix.fields, "n2 could hold it"
+
+
+@pytest.mark.parametrize("asker", [Asker("ada"), ADMIN])
+def test_of_a_gang_that_need_not_be_smaller_once_a_node_is_resumed_that_is_said_too(asker: Asker):
+    cluster = a_cluster(n1={"cores": 1}, n2={"cores": 1})
+    cluster.give(Drain("n2", "new disk"))
+    gang = a_gang(a_group(2, cores=1), user="ada")
+    cluster.submit(gang)
+    state, memory = cluster.state, cluster.engine.memory
+    fix = why_reply(state, state.jobs[gang.id], None, cluster.now, memory=memory, asker=asker).fix
+    assert fix is not None
+    who = "if n2 were resumed" if asker.operates else "if an operator resumed n2"
+    command = ": `phalanx node resume n2`" if asker.operates else ""
+    assert "a minimum of 1 instead of 2" in fix.text
+    assert fix.text.endswith(f"; or {who} (drained: new disk){command}")
+
+
+def test_what_keeps_its_place_whatever_is_preempted_is_named():
+    cluster = a_cluster(n1={"cores": 1}, n2={"cores": 1}, n3={"cores": 1})
+    low, kept, urgent = a_job(), a_job(evictable=False), a_job(priority=9)
+    for job in (low, kept, urgent):
+        cluster.submit(job)
+        cluster.started(node := f"n{1 + (low, kept, urgent).index(job)}", (job.id, 0, 1))
+        assert cluster.state.jobs[job.id].live[0].node == node
+    gang = a_gang(a_group(3, cores=1), priority=9)
+    cluster.submit(gang)
+    state, memory = cluster.state, cluster.engine.memory
+    reply = why_reply(state, state.jobs[gang.id], None, cluster.now, memory=memory, asker=ADMIN)
+    (text,) = [each.text for each in reply.others if each.code == "EvictionsNotEnough"]
+    assert text == (
+        "Preempting the 1 task of lower priority would make room for 1 of 3 members;"
+        f" 1 other task of lower priority may not be evicted ({kept.id});"
+        f" 1 task of the same or a higher priority keeps its place ({urgent.id})"
+    )
 
 
 HELD_BACK = """

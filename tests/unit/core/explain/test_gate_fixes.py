@@ -112,6 +112,17 @@ def test_a_workflow_is_approved_as_a_whole_by_those_who_may(other: str, whole: b
     assert isinstance(approved, Accepted) == whole
 
 
+def test_who_may_not_approve_is_told_whom_to_ask_for_what():
+    cluster = a_cluster(n1={"cores": 2})
+    cluster.give(SetQuota("lab", Quota(approval=Approval(by=("carol", "ada")))))
+    job = a_job(user="ada", queue="lab")
+    cluster.give(Submit(job, role="user"))
+    fix = fix_of(cluster, job, ADA)
+    assert fix is not None
+    told = f"ask carol, an operator or an admin to approve it: `phalanx approve {job.id}`"
+    assert (fix.text, fix.command) == (told, "")
+
+
 def test_a_higher_limit_is_offered_only_where_there_is_room_for_more():
     for cores, is_offered in ((2, True), (1, False)):
         cluster = a_cluster(n1={"cores": cores})
@@ -121,6 +132,10 @@ def test_a_higher_limit_is_offered_only_where_there_is_room_for_more():
         reply = why_reply(state, state.jobs[job.id], 2, cluster.now, memory=memory, asker=ADA)
         assert reply.dominant.code == "ArrayLimit"
         assert (reply.fix is not None) == is_offered
+        if reply.fix is not None:
+            assert reply.fix.command == f"phalanx update {job.id} --limit 2"
+            assert cluster.give(Update(job.id, "ada", at_once=2)) == [Accepted(3)]
+            assert cluster.status(job, 1) == Status.ASSIGNED
 
 
 def test_a_begin_that_has_passed_keeps_no_fix_back():

@@ -48,7 +48,7 @@ def test_no_quota_is_offered_where_the_cluster_is_full_anyway():
     assert reply.dominant.code == "QuotaExhausted"
     assert reply.fix is not None, "the end of the first gives back the quota and the GPU"
     assert (reply.fix.text, reply.fix.command) == (
-        f"it starts when {first.id} on n1 ends",
+        f"it starts when job {first.id}, which runs on n1, ends",
         f"phalanx cancel {first.id}",
     )
 

@@ -4,6 +4,7 @@
  * replaced, for that would cancel it. Commands that no button knows are shown as they are.
  */
 import { ApiError, get, patch, post, type Schemas } from '../../lib/api';
+import { indexOf } from './tasks.svelte';
 
 type Fix = Schemas['Fix'];
 type Job = Schemas['JobView'];
@@ -95,5 +96,19 @@ const resumes = (nodes: string[]): FixAction => ({
 });
 
 /** Why a job, or the part of it that waits, is as it is at this moment. */
-export const whyOf = (id: string, waitsInPart: boolean, signal?: AbortSignal): Promise<Schemas['WhyReply']> =>
-  get('/v1/jobs/{id}/why', { path: { id }, query: { waiting: waitsInPart || undefined }, signal });
+export async function whyOf(id: string, waitsInPart: boolean, signal?: AbortSignal): Promise<Schemas['WhyReply']> {
+  try {
+    return await get('/v1/jobs/{id}/why', { path: { id }, query: { waiting: waitsInPart || undefined }, signal });
+  } catch (refused) {
+    if (!waitsInPart || !(refused instanceof ApiError) || refused.status !== 400) throw refused;
+    return whyOfFirst(id, signal); // A leader of the version before does not know `waiting`.
+  }
+}
+
+/** Why the first task of a job that waits does; if none does any more, why the job is as it is. */
+async function whyOfFirst(id: string, signal?: AbortSignal): Promise<Schemas['WhyReply']> {
+  const states = await get('/v1/jobs/{id}/states', { path: { id }, signal });
+  const at = states.states.indexOf('P');
+  if (at < 0) return get('/v1/jobs/{id}/why', { path: { id }, signal });
+  return get('/v1/tasks/{id}/why', { path: { id: `${states.id}.${indexOf(states, at)}` }, signal });
+}

@@ -25,9 +25,15 @@ export class StoryLines {
   }
 
   begin = (): Promise<void> => this.#once(async () => {
-    const page = await this.#ask('newest');
-    this.lines = page.items.toReversed();
-    this.older = page.next_cursor ?? null;
+    try {
+      const page = await this.#ask('newest');
+      this.lines = page.items.toReversed();
+      this.older = page.next_cursor ?? null;
+    } catch (refused) {
+      if (!(refused instanceof ApiError) || refused.status !== 400) throw refused;
+      await this.#follow('');
+      this.older = null; // A leader of the version before tells stories from their beginning only.
+    }
   });
 
   more = (): Promise<void> => this.#once(async () => {
@@ -41,15 +47,18 @@ export class StoryLines {
   newer = (): Promise<void> => {
     this.#isBehind = this.isAsking;
     if (!this.lines.length) return this.begin();
-    return this.#once(async () => {
-      for (let cursor: string | null = String(this.lines[0]?.revision ?? 0); cursor !== null; ) {
-        const page: Schemas['Page_StoryLine_'] = await this.#ask(cursor);
-        const known = this.lines[0]?.revision ?? 0;
-        this.#put([...page.items.filter((line) => line.revision > known).toReversed(), ...this.lines]);
-        cursor = page.next_cursor ?? null;
-      }
-    });
+    return this.#once(() => this.#follow(String(this.lines[0]?.revision ?? 0)));
   };
+
+  /** All pages from a cursor on, put before what is here. */
+  async #follow(from: string): Promise<void> {
+    for (let cursor: string | null = from; cursor !== null; ) {
+      const page: Schemas['Page_StoryLine_'] = await this.#ask(cursor);
+      const known = this.lines[0]?.revision ?? 0;
+      this.#put([...page.items.filter((line) => line.revision > known).toReversed(), ...this.lines]);
+      cursor = page.next_cursor ?? null;
+    }
+  }
 
   #put(lines: readonly Line[]): void {
     this.lines = lines.slice(0, LINES_MAX);

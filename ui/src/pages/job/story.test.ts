@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { ApiError } from '../../lib/api';
 import { LINES_MAX, StoryLines, type Line } from './story.svelte';
 
 const line = (revision: number): Line => ({ revision, at: revision, event: 'TaskPlaced', text: `line ${revision}` });
@@ -64,4 +65,14 @@ test('a story that could not be read is begun again', async () => {
   isAway = false;
   await lines.newer();
   expect([lines.error, revisions(lines)]).toEqual([null, [3, 2]]);
+});
+
+test('a leader that tells stories from their beginning only is asked for all of it', async () => {
+  const story = new Story(5);
+  const lines = new StoryLines((cursor) => (cursor === 'newest' ? Promise.reject(new ApiError(400, {})) : story.ask(cursor || '0')));
+  await lines.begin();
+  expect([lines.error, revisions(lines), lines.older]).toEqual([null, [5, 4, 3, 2, 1], null]);
+  story.length = 6;
+  await lines.newer();
+  expect(revisions(lines)).toEqual([6, 5, 4, 3, 2, 1]);
 });

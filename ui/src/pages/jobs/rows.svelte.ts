@@ -1,11 +1,12 @@
 /**
  * Rows of jobs, asked for in blocks as the table is scrolled, sorted and filtered by the coordinator: a hundred thousand jobs
  * are never all here. Blocks that are seen are asked again when the stream says that rows changed; a changed row that is
- * here is replaced at once.
+ * here is replaced at once, and an answer of a moment ago does not take it back.
  */
 import { ApiError, ask, get, Question, type Schemas } from '../../lib/api';
 import { changesOf } from '../../lib/events';
 import { stream } from '../../lib/stream.svelte';
+import { ToldRows } from './told';
 
 export type Row = Schemas['JobRow'];
 export interface Filter {
@@ -46,12 +47,16 @@ export class JobRows {
   /** The stream was opened: what changed before it did may never be told, so the next answer is not one of a moment ago. */
   #isReopened = false;
   #question = new Question(new Map());
+  #told = new ToldRows();
 
   open(): () => void {
     this.#since = stream.revision;
     const unsubscribe = stream.subscribe((event) => {
       const changes = changesOf(event);
-      if (changes) this.#replace(changes.rows ?? []);
+      if (changes) {
+        this.#told.note(changes);
+        this.#replace(changes.rows ?? []);
+      }
       if (event.event === 'opened') this.#isReopened = true;
       if (event.event !== 'opened' && !changes?.many && !changes?.rows?.length) return;
       this.#since = Number(event.id) || 0;
@@ -127,7 +132,7 @@ export class JobRows {
       if (signal.aborted) return;
       if (isOther || this.#blocks.size > BLOCKS_MAX) this.#blocks.clear();
       if (isNew) this.#old = new Set(this.#blocks.keys());
-      replies.forEach((reply, at) => this.#blocks.set(blocks[at]!, [...reply.rows]));
+      replies.forEach((reply, at) => this.#blocks.set(blocks[at]!, this.#told.withLater(reply)));
       blocks.forEach((block) => this.#old.delete(block));
       const last = replies.at(-1);
       if (last) [this.total, this.isLoading] = [last.total, last.loading ?? false];

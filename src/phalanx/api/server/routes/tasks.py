@@ -202,6 +202,7 @@ ROUTES = (
         summary="The attempts of a task: where each was, from when to when, and how it ended.",
         answer=list[AttemptView],
         is_about_a_job=True,
+        is_costly=True,
     ),
     Route(
         method="GET",

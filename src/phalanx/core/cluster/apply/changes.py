@@ -67,6 +67,8 @@ def _changed(job: Job, event: JobUpdated) -> Job:
     dispatch = job.dispatch if event.queue is None else event.dispatch
     if dispatch is not None and dispatch.merge_key:  # it differs from others in more than its data
         dispatch = structs.replace(dispatch, merge_key=own_key(job.id))
+    if event.at_once is not None:
+        job = _limited(job, event.at_once)
     return structs.replace(
         job,
         priority=job.priority if event.priority is None else event.priority,
@@ -78,12 +80,19 @@ def _changed(job: Job, event: JobUpdated) -> Job:
     )
 
 
+def _limited(job: Job, at_once: int) -> Job:
+    """An array of which so many tasks may hold a place at one time. Those that hold one already keep it."""
+    array = None if job.array is None else structs.replace(job.array, at_once=at_once)
+    return structs.replace(job, groups=(structs.replace(job.groups[0], at_once=at_once),), array=array)
+
+
 def _give(job: JobState, spec: Job, aging_s: float) -> None:
     """The state of a job and of its units with other settings."""
     arrival, urgency = job.arrival, urgency_of(spec, aging_s)
     job.job = spec
     for group in job.groups:
         group.job, group.rank = spec, (urgency, arrival, group.number)
+        group.group = spec.groups[group.number]
         group.kind = kind_of(spec, group.request)
     if job.gang is not None:
         job.gang.job, job.gang.rank = spec, (urgency, arrival, 0)

@@ -18,6 +18,7 @@ from phalanx.core.cluster.inputs import Hold, ReleaseJob, Update
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.stage_dispatch import dispatch_of
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.amounts import plural
 from phalanx.core.model.dispatch import TASK_TYPE_TAG, Dispatch
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
@@ -67,6 +68,8 @@ def update(state: ClusterState, given: Update, now: float) -> Decision:
     if given.begin_at is not None and not job.counts[Status.PENDING]:
         text = f"begin: {given.job} has nothing that waits: all of its tasks have started"
         return refuse_because("NothingWaiting", text)
+    if given.at_once is not None and (no := _why_no_limit(job.job)) is not None:
+        return Decision([], [], no)
     event = _news(job.job, given, now)
     if event is None:
         return Decision([], [], Accepted(0))
@@ -97,9 +100,30 @@ def _news(job: Job, given: Update, now: float) -> JobUpdated | None:
         time_limit_s=None if given.time_limit_s == limit_s else given.time_limit_s,
         queue=None if given.queue == job.queue else given.queue,
         begin_at=None if given.begin_at == job.begin_at else given.begin_at,
+        at_once=_new_limit(job, given.at_once),
     )
-    settings = (event.priority, event.time_limit_s, event.queue, event.begin_at)
+    settings = (event.priority, event.time_limit_s, event.queue, event.begin_at, event.at_once)
     return event if any(each is not None for each in settings) else None
+
+
+def _new_limit(job: Job, at_once: int | None) -> int | None:
+    """How many of its tasks may hold a place from now on, if that is another number; as many as there are: all."""
+    if at_once is None:
+        return None
+    group = job.groups[0]
+    limit = 0 if at_once >= group.completions else at_once
+    return None if limit == group.at_once else limit
+
+
+def _why_no_limit(job: Job) -> Refused | None:
+    """Why the number of tasks that run at once cannot be chosen; None for an array."""
+    if job.gang is not None:
+        return _no("IsGang", f"at_once: {job.id} is a gang: all of its tasks start together")
+    if len(job.groups) > 1 or job.tasks == 1:
+        return _no(
+            "NotAnArray", f"at_once: {job.id} is no array: its {plural(job.tasks, 'task')} have no limit"
+        )
+    return None
 
 
 def _why_never(state: ClusterState, job: JobState, event: JobUpdated, given: Update) -> Refused | None:
