@@ -17,9 +17,21 @@ from phalanx.api.schema.jobs import LogChunk
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator import rpc_runners, server
 from phalanx.coordinator.logs import WantedLog
-from phalanx.core.model.orders import Brief, Disposition, Order, Phase, Start
+from phalanx.core.model.orders import (
+    AttemptKey,
+    Brief,
+    Disposition,
+    Ended,
+    Exit,
+    Order,
+    Phase,
+    Report,
+    Start,
+    Why,
+)
 from phalanx.core.model.resources import Capacity, Device, NumaNode
 from phalanx.link import wire
+from phalanx.link.exits import TEXT_MAX
 from tests.contract.backends import WAYS, Backend
 from tests.contract.coordinators import (
     CoordinatorGroup,
@@ -43,6 +55,10 @@ async def a_node(backend: Backend) -> AsyncIterator[tuple[CoordinatorGroup, Star
 
 def orders(runner: Runner) -> list[Order]:
     return [each for message in runner.heard if isinstance(message, wire.Orders) for each in message.orders]
+
+
+def disposed(runner: Runner) -> list[tuple[AttemptKey, Disposition]]:
+    return [each for said in runner.heard if isinstance(said, wire.Dispositions) for each in said.items]
 
 
 def line_of(runner: Runner) -> Any:
@@ -85,6 +101,43 @@ async def test_an_end_whose_answer_was_lost_is_told_again_and_counts_once(backen
         n1.held[key] = Phase.ENDED
         await group.join(c1, n1)
         assert await n1.end(key) == Disposition.DUPLICATE
+
+
+async def test_a_runner_comes_back_with_more_ends_than_one_message_may_hold(backend: Backend):
+    async with a_coordinator_group(backend) as group:
+        c1 = await group.coordinator("c1")
+        n1 = await group.runner(c1, "n1", cores=80)
+        (id,) = (await c1.commands.submit(SubmitRequest(command=["/bin/true"], array="1-80"), "ada")).task_ids
+        await until(lambda: len(n1.told_to(Start)) == 80)
+        line_of(n1).close()
+        await until(lambda: "n1" not in c1.parts.links.sessions)
+        n1.held = dict.fromkeys(n1.told_to(Start), Phase.ENDED)
+        await group.join(c1, n1)
+        longest = Exit(Why.NONE, 0, 1.0, 2.0, "x" * TEXT_MAX, "x" * TEXT_MAX)
+        ends: list[Report] = [Ended(key, longest) for key in n1.held]
+        assert len(ends) * 2 * TEXT_MAX > wire.FRAME_MAX
+        n1.say(wire.Reports(n1.epoch, ends, n1.generation))
+        await until(lambda: c1.state.jobs[id].is_over)
+        await until(lambda: len(disposed(n1)) == 80)
+        assert disposed(n1) == [(key, Disposition.ACCEPTED) for key in n1.held]
+        assert n1.is_open
+
+
+async def test_a_runner_comes_back_to_more_briefs_than_one_message_may_hold(backend: Backend):
+    async with a_coordinator_group(backend) as group:
+        c1 = await group.coordinator("c1")
+        n1 = await group.runner(c1, "n1", cores=40)
+        env = {f"LARGE_{number}": "x" * 130_000 for number in range(7)}
+        assert wire.FRAME_MAX < 40 * 7 * 130_000
+        jobs = [await c1.submit(env=env) for _ in range(40)]
+        await until(lambda: len(n1.told_to(Start)) == 40)
+        line_of(n1).close()
+        await until(lambda: "n1" not in c1.parts.links.sessions)
+        n1.heard.clear()
+        await group.join(c1, n1)
+        await until(lambda: len(orders(n1)) == 40)
+        assert [each.job for each in orders(n1) if isinstance(each, Brief)] == sorted(jobs)
+        assert isinstance(await n1.beat(), wire.BeatAck)
 
 
 async def test_a_newer_connection_of_the_node_ends_the_one_before(backend: Backend):

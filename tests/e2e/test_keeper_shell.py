@@ -62,6 +62,7 @@ class Coordinator:
     """The other end of the wire: what it received, and ways to wait for more."""
 
     local_address = "10.0.0.2"
+    is_behind = False
 
     def __init__(self, shell: RunnerLoop) -> None:
         self.meet(shell)

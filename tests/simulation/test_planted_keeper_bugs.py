@@ -90,8 +90,10 @@ def test_a_start_honoured_after_its_instant_is_found(monkeypatch: Patch):
 def test_a_result_that_is_lost_when_its_runner_comes_back_is_found(monkeypatch: Patch):
     with_result = Launches.with_result
 
-    def only_of_the_known(self: Launches, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
-        return with_result(self, key, end) if key in self._engine.state.held else end
+    def only_of_the_known(
+        self: Launches, key: AttemptKey, end: ProcessEnd, bytes_max: int | None = None
+    ) -> ProcessEnd | None:
+        return with_result(self, key, end, bytes_max) if key in self._engine.state.held else end
 
     monkeypatch.setattr(Launches, "with_result", only_of_the_known)
     must_find({"one-commit"}, within=60)

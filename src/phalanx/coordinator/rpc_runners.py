@@ -67,9 +67,9 @@ class RunnerStream:
             if isinstance(message, wire.Rejected):  # where the leader takes frames is of no use here
                 told = structs.replace(message, leader="")
                 self.status = status_of_refusal(message.code), f"{message.code}: {message.message}"
-            packed = self._codec.pack(told)
-            self._waiting.append(packed)
-            self._bytes += len(packed)
+            packed = wire.in_parts(told, self._codec.pack)
+            self._waiting.extend(packed)
+            self._bytes += sum(map(len, packed))
         if self._bytes > self._buffer_max:  # a runner that no longer reads
             self._waiting.clear()
             self.end(StatusCode.RESOURCE_EXHAUSTED, f"more than {self._buffer_max} bytes wait to be read")

@@ -7,9 +7,9 @@ hold up the other (docs/decisions/0003 says why frames). Either way, what a runn
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from msgspec import Struct, msgpack
+from msgspec import Struct, msgpack, structs
 
 from phalanx.core.model.files import FileKind
 from phalanx.core.model.health import NodeHealth
@@ -49,6 +49,7 @@ HOMES_MAX = 10_000
 HELD_MAX = 20_480  # attempts that are listed, beyond twice those that a node is known to have
 REPORTS_MAX = 20_000  # in one message
 PIECE_MAX = 1 << 20  # bytes of a file in one message
+LIST_MAX = 1 << 20  # bytes of a message with a list that can be told in several
 
 
 class WireError(ConnectionError):
@@ -246,10 +247,31 @@ _encoder = msgpack.Encoder()
 _decoder: msgpack.Decoder[Message] = msgpack.Decoder(Message)
 
 
+_LISTS: dict[type, str] = {Reports: "reports", Orders: "orders", Dispositions: "items"}
+
+
 def pack(message: Message) -> bytes:
-    """A message as one frame."""
-    body = _encoder.encode(message)
-    return _LENGTH.pack(len(body)) + body
+    """A message as one frame, or a long list as several."""
+    return b"".join(frames_of(message))
+
+
+def frames_of(message: Message) -> list[bytes]:
+    """The same, one by one: however long a list is, the other side takes each of them."""
+    return [_LENGTH.pack(len(body)) + body for body in in_parts(message, _encoder.encode)]
+
+
+def in_parts(message: Message, encode: Callable[[Message], bytes]) -> list[bytes]:
+    """A message, encoded; one whose list is too long as several with a part of it each, in the same order."""
+    body = encode(message)
+    too_many = isinstance(message, Reports) and len(message.reports) > REPORTS_MAX
+    name = _LISTS.get(type(message), "") if too_many or len(body) > LIST_MAX else ""
+    items: list[object] = getattr(message, name) if name else []
+    if len(items) < 2:
+        return [body]
+    count = 1 + max(len(body) // LIST_MAX, len(items) // REPORTS_MAX)
+    size = -(-len(items) // count)
+    parts = [structs.replace(message, **{name: items[at : at + size]}) for at in range(0, len(items), size)]
+    return [packed for part in parts for packed in in_parts(part, encode)]
 
 
 _HTTP = int.from_bytes(b"HTTP", "big")  # how an HTTP response starts, read as the length of a frame

@@ -45,6 +45,7 @@ T = TypeVar("T")
 HOLD_S = 60.0  # how long an end waits for files of which none is taken
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.2, 30.0
 ANY = STDOUT | STDERR | RESULT | ARTIFACTS
+READ_AT_ONCE_MAX = RESULT_BYTES_MAX  # bytes of a file; a longer one is read by a thread
 SENT = ".sent"  # the end of the name of a folder whose artifacts are in the place for files
 
 
@@ -68,21 +69,22 @@ class AttemptEndings:
         self._ended = ended
         self._waiting: dict[AttemptKey, asyncio.Event] = {}  # ends; the event says to wait no longer
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._reading = asyncio.Lock()  # one long result after another, in the order of the ends
 
     def finish(self, key: AttemptKey, exit: ProcessEnd) -> ProcessEnd | None:
         """The end with its result; None if it waits for files, and then `ended` is called with it later."""
         if key in self._waiting:
             return None
         files = ANY if exit.files is None else exit.files
-        end = self._launches.with_result(key, exit) if files & RESULT else exit
+        end = self._launches.with_result(key, exit, READ_AT_ONCE_MAX) if files & RESULT else exit
         has_artifacts = bool(files & ARTIFACTS) and self._launches.close_artifacts(key)
-        if not has_artifacts and not _has_large(end):
+        if end is not None and not has_artifacts and not _has_large(end):
             if files & (STDOUT | STDERR):
                 self._uploads.add((key,))
             return end
         self._waiting[key] = asyncio.Event()
-        bringing = self._begin(self._bring(key, end, has_artifacts))
-        bringing.add_done_callback(partial(self._finished, key, end))
+        bringing = self._begin(self._bring(key, exit, end, has_artifacts))
+        bringing.add_done_callback(partial(self._finished, key, end or exit))
         return None
 
     def hurry(self, key: AttemptKey) -> None:
@@ -129,9 +131,16 @@ class AttemptEndings:
         self._uploads.add((key,))
         self._ended(key, end if error is not None else brought.result())
 
-    async def _bring(self, key: AttemptKey, end: ProcessEnd, has_artifacts: bool) -> ProcessEnd:
-        """Bring the files of an attempt to the place for files; returns its end, with what there is to say of them."""
+    async def _bring(
+        self, key: AttemptKey, exit: ProcessEnd, end: ProcessEnd | None, has_artifacts: bool
+    ) -> ProcessEnd:
+        """Bring the files of an attempt to the place for files; returns its end, with what there is to say of them.
+
+        `end` is the exit with its result; None if that is still to be read.
+        """
         hurried = self._waiting[key]
+        if end is None:
+            end = await self._with_long_result(key, exit)
         if len(end.result.encode()) > RESULT_BYTES_MAX:
             end = await self._with_kept_result(key, end, hurried)
         if end.parts:
@@ -144,6 +153,15 @@ class AttemptEndings:
         waiting.cancel()
         note = copying.result() if copying.done() else ARTIFACTS_LATE
         return structs.replace(end, note=note)
+
+    async def _with_long_result(self, key: AttemptKey, exit: ProcessEnd) -> ProcessEnd:
+        """The end with its result, read by a thread, so that heartbeats and other ends do not wait for it."""
+        async with self._reading:
+            try:
+                end = await asyncio.to_thread(self._launches.with_result, key, exit)
+            except RuntimeError:  # there is no thread, and a result must not be lost for that
+                end = self._launches.with_result(key, exit)
+        return end or exit
 
     async def _with_kept_result(self, key: AttemptKey, end: ProcessEnd, hurried: asyncio.Event) -> ProcessEnd:
         """The end of an attempt with a large result, which is in the place for files then, or the reason why not."""

@@ -10,8 +10,6 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from msgspec import structs
-
 from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, Start, key_text
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.effects import Spawn
@@ -48,7 +46,7 @@ from phalanx.runner.log_files import (
     log_path,
 )
 from phalanx.runner.lone_environment import LoneEnvironments, SharedEnvironment
-from phalanx.runner.merging import memo_with, tasks_in, tasks_of, with_own_result
+from phalanx.runner.merging import memo_with, tasks_in, tasks_of, with_result
 from phalanx.runner.overlay import TaskNetworks
 from phalanx.runner.parameters import own_command
 from phalanx.runner.processes import Machine, Processes
@@ -213,15 +211,21 @@ class Launches:
             spaces = {"net": self._engine.networks.add(start.key, start.grant.address), "confined": "yes"}
         return spaces | self._hosts.write(start, place, env)
 
-    def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
-        """The end of an attempt, with what it gave as its result."""
+    def with_result(
+        self, key: AttemptKey, end: ProcessEnd, bytes_max: int | None = None
+    ) -> ProcessEnd | None:
+        """The end of an attempt with what it gave as its result; None if its file is longer than that.
+
+        Nothing is changed here, so that a thread may read long files.
+        """
         tasks = self._answers_for.get(key, 0)
-        result, error = self._machine.read_result(self._path(key, RESULT), tasks or 1)
-        if not result and not error:
-            result, error = self._machine.read_result(inner_result(self.artifacts_path(key)), tasks or 1)
-        if result or error:
-            end = structs.replace(end, result=result, result_error=error)
-        return with_own_result(end) if tasks and result else end
+        for path in (self._path(key, RESULT), inner_result(self.artifacts_path(key))):
+            found = self._machine.read_result(path, tasks, bytes_max)
+            if found is None:
+                return None
+            if found.text or found.error:
+                return with_result(end, found)
+        return end
 
     def close_artifacts(self, key: AttemptKey) -> bool:
         """Whether an attempt left artifacts."""

@@ -7,6 +7,7 @@ A connection that breaks is dialled again with growing pauses, at the address th
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -38,13 +39,19 @@ class LinkClient(Protocol):
 
 
 class Wire(asyncio.Protocol):
-    """One connection, from dialling to its end. A redirect by a standby is not passed on to the client."""
+    """One connection, from dialling to its end. A redirect by a standby is not passed on to the client.
+
+    Reports are sent as fast as the coordinator takes them. All else overtakes them: a heartbeat that waited behind
+    megabytes of ends would come too late.
+    """
 
     def __init__(self, client: LinkClient, on_welcome: Callable[[], None] | None = None) -> None:
         self._client = client
         self._on_welcome = on_welcome
         self._unpacker = wire.Unpacker()
         self._transport: asyncio.Transport | None = None
+        self._reports: deque[bytes] = deque()  # frames that wait until those before them are sent
+        self._is_full = False
         self.sent_away: wire.Rejected | None = None
         self.refused = False  # for good
         self.trouble: Exception | None = None  # the error it ended with
@@ -73,8 +80,31 @@ class Wire(asyncio.Protocol):
             self.ended.set_result(None)
 
     def send(self, message: wire.Message) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing():
+            return
+        if isinstance(message, wire.Reports):
+            self._reports.extend(wire.frames_of(message))
+            self._send_reports()
+        else:
             self._transport.write(wire.pack(message))
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether reports wait: others need not come on top of them."""
+        return bool(self._reports)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._send_reports()
+
+    def _send_reports(self) -> None:
+        while self._reports and not self._is_full and self._transport is not None:
+            if self._transport.is_closing():
+                return  # they are told again on the next connection
+            self._transport.write(self._reports.popleft())
 
     @property
     def local_address(self) -> str:

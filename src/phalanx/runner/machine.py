@@ -29,9 +29,10 @@ from phalanx.runner.keeper import journal, link, lookup, service, system
 from phalanx.runner.keeper.cgroup import OPTION
 from phalanx.runner.keeper_messages import Event, Ticks
 from phalanx.runner.log_files import INNER_RESULT, LogPath
+from phalanx.runner.merging import read_result
 from phalanx.runner.peers import write_hosts
 from phalanx.runner.processes import KeeperFailed, KeeperSilent, Machine, Processes
-from phalanx.runner.results import read_result
+from phalanx.runner.results import TaskResult, file_bytes
 from phalanx.runner.turn import RunnerEngine
 
 KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
@@ -119,8 +120,8 @@ class LocalMachine:
         with suppress(OSError):
             os.rmdir(path)  # noqa: PTH106 - for every job
 
-    def read_result(self, path: LogPath, tasks: int) -> tuple[str, str]:
-        return read_result(path, tasks)
+    def read_result(self, path: LogPath, tasks: int, bytes_max: int | None) -> TaskResult | None:
+        return None if bytes_max is not None and file_bytes(path) > bytes_max else read_result(path, tasks)
 
     def write_hosts(self, path: LogPath, text: str) -> None:
         write_hosts(path, text)

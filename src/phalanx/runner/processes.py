@@ -37,6 +37,7 @@ from phalanx.runner.keeper_versions import (
     STOPS_SAY_WHY_SINCE,
 )
 from phalanx.runner.log_files import LogPath
+from phalanx.runner.results import TaskResult
 
 REQUESTS_PER_FRAME = 256
 FORGOTTEN_PER_REQUEST = 1000
@@ -81,8 +82,8 @@ class Machine(Protocol):
     def remove_empty(self, path: str) -> None:
         """Remove a folder with nothing in it; another stays."""
 
-    def read_result(self, path: LogPath, tasks: int) -> tuple[str, str]:
-        """What a task that has ended gave as its result, as JSON, and what is wrong with it; mostly neither."""
+    def read_result(self, path: LogPath, tasks: int, bytes_max: int | None) -> TaskResult | None:
+        """What a task that has ended gave as its result; None if its file is longer than that."""
         ...
 
     def make_artifacts(self, path: LogPath) -> None:

@@ -38,5 +38,7 @@ class ReportSender:
             self._flush_at.cancel()
             self._flush_at = None
         wire = self._wire()
+        if wire is not None and wire.is_behind:
+            return  # the next look sends them, and what comes until then
         if wire is not None and (reports := self._engine.reports(everything)) and reports.reports:
             wire.send(reports)

@@ -16,7 +16,9 @@ from phalanx.runner.keeper.recovery import over
 from phalanx.runner.keeper.table import KeeperTable
 from phalanx.runner.keeper_messages import Ticks
 from phalanx.runner.log_files import LogPath, read_name
+from phalanx.runner.merging import found_in
 from phalanx.runner.processes import KeeperFailed, Processes
+from phalanx.runner.results import TaskResult
 from phalanx.sim.eventloop import outside
 from phalanx.sim.keeper import Keeper, KeeperDisk, KeeperWatcher
 from phalanx.sim.keeper_socket import KeeperSocket
@@ -93,9 +95,10 @@ class KeeperPlace:
     def remove_empty(self, path: str) -> None:
         """Nothing to do: there are no folders."""
 
-    def read_result(self, path: LogPath, tasks: int) -> tuple[str, str]:
+    def read_result(self, path: LogPath, tasks: int, bytes_max: int | None) -> TaskResult:
         named = read_name(path.folder, path.name)
-        return ("" if named is None else self._disk.results.get(named[0], "")), ""
+        written = "" if named is None else self._disk.results.get(named[0], "")
+        return found_in(written.encode(), tasks) if written else TaskResult()
 
     def write_hosts(self, path: LogPath, text: str) -> None:
         """Nobody reads it."""

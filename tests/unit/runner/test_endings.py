@@ -1,4 +1,4 @@
-"""Artifacts whose end was reported before they were sent: sent later, or a list that says why they never come."""
+"""Ends that wait for files: artifacts that are sent later, and long results, which a thread reads."""
 
 from __future__ import annotations
 
@@ -11,16 +11,27 @@ import pytest
 from msgspec import structs
 
 from phalanx.core.model.files import FileKind, Manifest
-from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.orders import AttemptKey, key_text
+from phalanx.core.model.resources import Capacity
 from phalanx.core.model.task_results import PartResult
 from phalanx.core.runner.attempts import ProcessEnd, exit_of
 from phalanx.link.exits import wrong_exit
 from phalanx.runner import endings
+from phalanx.runner.accounts import Accounts
 from phalanx.runner.artifacts import ArtifactLimits
+from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.endings import AttemptEndings
+from phalanx.runner.keeper_messages import Row
+from phalanx.runner.keepers import NodeKeeper
+from phalanx.runner.launches import Launches
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.log_files import ARTIFACTS, LogPath, log_path
+from phalanx.runner.machine import LocalMachine
+from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import Read
 from tests.support.clocks import ManualClock
+from tests.support.turns import Turns, counted_turns
+from tests.support.waiting import until
 
 KEY = ("0" * 26, 0, 1)
 
@@ -78,7 +89,7 @@ def resumed(folder: Path, leaves: tuple[str, ...] = ("model.pt",)) -> list[Manif
 class AnswersForSeveral(LateLaunches):
     """Its program has answered for another task, with more than travels with an end."""
 
-    def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
+    def with_result(self, key: AttemptKey, end: ProcessEnd, bytes_max: int) -> ProcessEnd:
         return structs.replace(end, result="1", is_own=True, parts=(PartResult("1" * 26, "x" * 5000),))
 
 
@@ -103,6 +114,96 @@ def test_an_end_whose_files_could_not_be_brought_has_none_of_what_was_to_be_amon
 
 async def no_thread(*_: object) -> str:
     raise RuntimeError("can't start new thread")
+
+
+class CountingUploads(TakenUploads):
+    """Takes everything, and notes how many turns the loop has had when the first file comes."""
+
+    turns: Turns | None = None
+    turns_before = 0
+
+    async def put(self, key: AttemptKey, kind: FileKind, path: str, size: int, read: Read) -> str:
+        self.turns_before = self.turns_before or (0 if self.turns is None else self.turns.count)
+        return await super().put(key, kind, path, size, read)
+
+
+class RealAnswers:
+    """Ends of programs that answer for many, read by the runner's own code from files on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        engine = RunnerEngine("n1", "life", "origin", "token", Capacity(4, 0))
+        none = Cgroups((), "not in this test", False)
+        limits, machine = AttemptLimits(none, engine.capacity), LocalMachine(folder)
+        self.keeper = NodeKeeper((machine, none), engine, ignore, ignore, ignore)
+        self.launches = Launches(engine, folder, {}, 0, limits, machine, Accounts(None))
+        self.uploads, self.ends = CountingUploads(), list[tuple[int, ProcessEnd]]()
+        taken: Any = self.uploads
+        at_most = ArtifactLimits(10, 1 << 20)
+        self.endings = AttemptEndings(self.launches, taken, at_most, ManualClock(), engine, self.ended)
+
+    def ended(self, key: AttemptKey, end: ProcessEnd) -> None:
+        self.ends.append((key[1], end))
+
+    def finish(self, position: int, results: list[str]) -> ProcessEnd | None:
+        """It has written results of others, and ends."""
+        key = KEY[0], position, 1
+        memo = f'{{"tasks":{len(results) + 1}}}'
+        self.launches.adopt(self.keeper, key, 0, Row(f"{key_text(key)}/0", "ended", 0, 1.0, memo=memo))
+        path = Path(log_path(self.launches.log_root, *key, "result"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        parts = ",".join(f'"{at:026d}":{result}' for at, result in enumerate(results))
+        path.write_text(f'{{"result":{position},"children":{{{parts}}}}}')
+        return self.endings.finish(key, ProcessEnd(0, None, False, None, 1.0, 2.0))
+
+
+def ignore(*_: object) -> None:
+    """Nobody asks."""
+
+
+SLOW = f"[{'[],' * 21_000}[]]"  # its 63 KB take a while: all their brackets are counted
+DEEP = f"[{'[],' * 20_000}{'[' * 100}{']' * 101}"  # it takes as long, and is left out in the end
+
+
+def test_the_loop_turns_while_a_long_answer_is_taken_apart(tmp_path: Path):
+    async def main() -> RealAnswers:
+        real = RealAnswers(tmp_path)
+        async with counted_turns() as real.uploads.turns:
+            assert real.finish(1, [SLOW] * 20) is None
+            await until(lambda: real.ends)
+        return real
+
+    real = asyncio.run(main())
+    [(_, end)] = real.ends
+    assert [part.result_bytes for part in end.parts] == [len(SLOW)] * 20
+    assert real.uploads.turns_before > 20, "heartbeats and orders had to wait for it"
+
+
+def test_long_answers_are_read_one_after_another_and_a_short_one_waits_for_none(tmp_path: Path):
+    async def main() -> RealAnswers:
+        real = RealAnswers(tmp_path)
+        assert real.finish(1, [DEEP, DEEP, DEEP, "1"]) is None
+        assert real.finish(2, [f'"{"x" * 900}"'] * 5) is None
+        at_once = real.finish(3, ["3"])
+        assert at_once is not None and at_once.parts == (PartResult("0" * 26, "3"),)
+        await until(lambda: len(real.ends) == 2)
+        return real
+
+    ends = asyncio.run(main()).ends
+    assert [(position, end.result, len(end.parts)) for position, end in ends] == [(1, "1", 1), (2, "2", 5)]
+    assert {end.parts[-1].result_bytes for _, end in ends} == {0}, "they travel with the end"
+
+
+def test_without_a_thread_a_long_answer_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(asyncio, "to_thread", no_thread)
+
+    async def main() -> list[tuple[int, ProcessEnd]]:
+        real = RealAnswers(tmp_path)
+        assert real.finish(1, [f'"{"x" * 900}"'] * 10) is None
+        await until(lambda: real.ends)
+        return real.ends
+
+    [(_, end)] = asyncio.run(main())
+    assert (end.result, end.result_error, len(end.parts)) == ("1", "", 10)
 
 
 def test_they_are_sent_and_listed(tmp_path: Path):

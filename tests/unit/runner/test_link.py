@@ -8,10 +8,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from phalanx.core.model.resources import Capacity
+from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.link import wire
+from phalanx.link.exits import TEXT_MAX
 from phalanx.runner import link
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.link import Dialler, Wire, keep_beside, keep_connected
+from phalanx.runner.reports import ReportSender
+from phalanx.runner.turn import RunnerEngine
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -24,6 +29,7 @@ class Coordinator(asyncio.Protocol):
 
     def __init__(self, coordinator: FakeCoordinator) -> None:
         self.coordinator = coordinator
+        self.unpacker = wire.Unpacker()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -31,6 +37,7 @@ class Coordinator(asyncio.Protocol):
         self.coordinator.clients.append(transport)
 
     def data_received(self, data: bytes) -> None:
+        self.coordinator.said += self.unpacker.feed(data)
         if (answer := self.coordinator.answer()) is not None:
             self.transport.write(wire.pack(answer))
 
@@ -39,6 +46,7 @@ class FakeCoordinator:
     def __init__(self, answer: Callable[[], wire.Message | None]) -> None:
         self.answer = answer
         self.clients: list[asyncio.Transport] = []
+        self.said: list[wire.Message] = []
         self.address = ""
 
 
@@ -49,9 +57,10 @@ class RecordingListener:
         self.heard: list[wire.Message] = []
         self.connections = 0
         self.up = False
+        self.wire: Wire | None = None
 
     def connected(self, wire_out: Wire) -> None:
-        self.connections, self.up = self.connections + 1, True
+        self.connections, self.up, self.wire = self.connections + 1, True, wire_out
         wire_out.send(HELLO)
 
     def received(self, message: wire.Message) -> None:
@@ -184,3 +193,41 @@ async def test_a_runner_whom_every_coordinator_refuses_ends():
             await keep_connected(
                 Dialler(LinkAddresses([first.address, second.address])), RecordingListener(), lambda: 0.5
             )
+
+
+def an_engine_with(ends: int, tail: str) -> RunnerEngine:
+    """It was cut off while so many attempts ended, and is welcome again."""
+    engine = RunnerEngine("n1", "life", "origin", "token", Capacity(4, 0))
+    for position in range(ends):
+        end = ProcessEnd(1, None, False, None, 1.0, 2.0, stderr_tail=tail)
+        engine.state.adopt(("0" * 26, position, 1), position, end, 1.0)
+    engine.hello(1.0)
+    engine.receive(WELCOME, 1.0)
+    return engine
+
+
+async def test_heartbeats_overtake_the_ends_of_a_long_absence_and_no_end_is_sent_on_top_of_others():
+    async with a_coordinator(lambda: None) as coordinator:
+        listener, engine = RecordingListener(), an_engine_with(ends=150, tail="x" * TEXT_MAX)
+        async with connected(Dialler(LinkAddresses([coordinator.address])), listener):
+            await until(lambda: coordinator.said)
+            coordinator.clients[0].pause_reading()
+            wire_out = listener.wire
+            assert wire_out is not None and wire_out._transport is not None
+            reports = ReportSender(engine, lambda: wire_out)
+            for at in range(5):  # with each heartbeat all that was not answered would be sent again
+                wire_out.send(engine.beat(float(at)))
+                reports.flush()
+            assert wire_out.is_behind
+            assert wire_out._transport.get_write_buffer_size() < 3 * wire.LIST_MAX
+            coordinator.clients[0].resume_reading()
+            await until(lambda: not wire_out.is_behind)
+            reports.flush()  # what the heartbeats asked for, once
+            await until(lambda: len(ends_in(coordinator.said)) == 300)
+    kinds = [type(each) for each in coordinator.said]
+    assert max(at for at, kind in enumerate(kinds) if kind is wire.Beat) < len(kinds) / 3
+    assert ends_in(coordinator.said) == 2 * list(range(150))
+
+
+def ends_in(said: list[wire.Message]) -> list[int]:
+    return [each.key[1] for message in said if isinstance(message, wire.Reports) for each in message.reports]

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from phalanx.core.model.orders import RESULT_FILE_BYTES_MAX
-from phalanx.runner.log_files import inner_result, log_path
-from phalanx.runner.results import file_bytes_max, read_result
+from phalanx.runner.log_files import LogPath, inner_result, log_path
+from phalanx.runner.merging import read_result
+from phalanx.runner.results import file_bytes_max
 
 JOB = "0" * 26
 
@@ -22,11 +23,16 @@ def file(tmp_path: Path) -> Path:
 
 
 def read(file: Path) -> tuple[str, str]:
-    return read_result(log_path(file.parents[1], JOB, 0, 1, "result"))
+    return taken(log_path(file.parents[1], JOB, 0, 1, "result"))
+
+
+def taken(path: LogPath) -> tuple[str, str]:
+    found = read_result(path, 0)
+    return found.text, found.error
 
 
 @pytest.mark.parametrize(
-    ("written", "taken"),
+    ("written", "result"),
     [
         ('{"loss": 0.5,\n "tags": ["a"]}\n', '{"loss":0.5,"tags":["a"]}'),
         ("3", "3"),
@@ -37,9 +43,9 @@ def read(file: Path) -> tuple[str, str]:
         ("12345678901234567890123", "12345678901234567890123"),
     ],
 )
-def test_json_is_taken_without_its_white_space(file: Path, written: str, taken: str):
+def test_json_is_taken_without_its_white_space(file: Path, written: str, result: str):
     file.write_text(written)
-    assert read(file) == (taken, "")
+    assert read(file) == (result, "")
 
 
 def test_who_writes_none_has_none(file: Path):
@@ -117,9 +123,9 @@ def test_in_a_folder_of_another_account_a_file_that_is_not_its_own_is_not_read(t
     os.chown(artifacts, 1, 1)
     written = Path(inner_result(artifacts))
     written.write_text("7")
-    assert read_result(inner_result(artifacts)) == (
+    assert taken(inner_result(artifacts)) == (
         "",
         "its result cannot be read: it is another account's file",
     )
     os.chown(written, 1, 1)
-    assert read_result(inner_result(artifacts)) == ("7", "")
+    assert taken(inner_result(artifacts)) == ("7", "")
