@@ -17,7 +17,7 @@ from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.choices import why_there
 from phalanx.core.explain.finding import Finding
 from phalanx.core.explain.gate_fixes import fix_at_gate
-from phalanx.core.explain.queue_limits import pending
+from phalanx.core.explain.queue_limits import tasks_ahead
 from phalanx.core.explain.rehearsal import Share, rehearse
 from phalanx.core.explain.trial import EVERYTHING
 from phalanx.core.model import reason
@@ -93,13 +93,9 @@ def place_in_queue(
     unit = job.group_of(position) if job.gang is None else job.gang
     if unit not in state.waiting:
         return None
-    precedence = precedence_in(state.snapshot(now, memory))
-    ahead = sum(
-        precedence.ahead(each, pending(each), unit)
-        for kind in state.waiting.classes.values()
-        for each in kind.units.values()
-    )
-    return 1 + ahead + (0 if job.gang is not None else job.group_of(position).ahead_of(position))
+    own = 0 if job.gang is not None else job.group_of(position).ahead_of(position)
+    ahead, _ = tasks_ahead(precedence_in(state.snapshot(now, memory)), state.waiting, unit, own)
+    return 1 + ahead.total() + own
 
 
 def _of_whole(job: JobState, said: Reason, speaker: int, status: Status) -> Iterator[Reason]:

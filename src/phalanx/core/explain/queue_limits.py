@@ -9,7 +9,7 @@ from msgspec import structs
 from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.explain.case import Case
 from phalanx.core.explain.change import Change
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.plan import PlanMemory
 from phalanx.core.model.queues import Quota
 from phalanx.core.model.reason import Reason, Tier
@@ -17,6 +17,8 @@ from phalanx.core.model.resources import Grant
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.waiting import Rank, Unit, Waiting
 from phalanx.core.placement.precedence import Precedence
+
+_NOBODY = Counter[Rank]()
 
 
 def pending(unit: object) -> int:
@@ -29,7 +31,7 @@ def pending(unit: object) -> int:
 
 def behind(precedence: Precedence, waiting: Waiting, unit: Unit, own: int, started: Counter[Rank]) -> Reason:
     """How many tasks go first: of other jobs, without those that have a place by now, and so many of its own job."""
-    ahead, jobs = _ahead(precedence, waiting, unit, started)
+    ahead, jobs = tasks_ahead(precedence, waiting, unit, own, started)
     total = max(0, ahead.total()) + own
     id, count = max(ahead.items(), key=lambda each: each[1], default=("", 0))
     if count <= own:
@@ -46,19 +48,13 @@ def _behind(ahead: int, whose: str = "", **most: object) -> Reason:
     return Reason("PriorityBehind", Tier.POLICY, text, {"ahead": ahead, **most})
 
 
-def _ahead(
-    precedence: Precedence, waiting: Waiting, unit: Unit, started: Counter[Rank]
-) -> tuple[Counter[str], dict[str, Job]]:
-    """Of each other job, how many tasks go first."""
-    ahead, jobs = Counter[str](), dict[str, Job]()
-    for kind in waiting.classes.values():
-        for rank, each in kind.units.items():
-            if each.job.id != unit.job.id and (
-                count := precedence.ahead(each, pending(each) - started[rank], unit)
-            ):
-                ahead[each.job.id] += count
-                jobs[each.job.id] = each.job
-    return ahead, jobs
+def tasks_ahead(
+    precedence: Precedence, waiting: Waiting, unit: Unit, own: int, started: Counter[Rank] = _NOBODY
+) -> tuple[Counter[JobId], dict[JobId, Job]]:
+    """Of each other job, how many tasks go first, without those that have a place by now; of its own job, so many."""
+    units = [each for kind in waiting.classes.values() for each in kind.units.values()]
+    ahead = precedence.ahead(unit, ((each, pending(each) - started[each.rank]) for each in units), own)
+    return ahead, {each.job.id: each.job for each in units if each.job.id in ahead}
 
 
 def fair_order(case: Case) -> Change | None:
@@ -68,7 +64,7 @@ def fair_order(case: Case) -> Change | None:
     if old.order == "fair":
         return None
     precedence = Precedence(case.draft, case.state.waiting, PlanMemory())
-    ahead, jobs = _ahead(precedence, case.state.waiting, case.unit, Counter())
+    ahead, jobs = tasks_ahead(precedence, case.state.waiting, case.unit, case.ahead)
     users = Counter[str]()
     for id, count in ahead.items():
         if jobs[id].queue == mine.queue and jobs[id].user != mine.user:

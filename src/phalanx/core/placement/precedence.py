@@ -15,12 +15,14 @@ Among the jobs of other queues all jobs of one priority of a fair queue stand wh
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from functools import cached_property
 from math import ceil
 from typing import NamedTuple
 
 from phalanx.core.model.amounts import total
-from phalanx.core.model.job import QueueUser
+from phalanx.core.model.job import JobId, QueueUser
 from phalanx.core.model.plan import PlanMemory, Snapshot
 from phalanx.core.model.waiting import Unit, Waiting, WaitingClass
 from phalanx.core.placement.draft import Draft
@@ -28,6 +30,7 @@ from phalanx.core.placement.draft import Draft
 WHOLE_S = 4 * 3600.0
 _MEASURED = slice(1, 4)  # of a quota's rows: cores, memory, GPUs
 _NOTHING = (0, 0, 0, 0)
+_ROUNDING = 1e-9
 # Urgency and arrival, of its queue if that is fair; part, since when it waits, and arrival and number of its own.
 Place = tuple[float, int, float, float, int, int]
 
@@ -83,16 +86,51 @@ class Precedence:
         self._memory.served = {whose: served[whose] for whose in waiting if whose in served}
         self._memory.held = {whose: tuple(held[whose]) for whose in waiting if whose in held}
 
-    def ahead(self, other: Unit, waiting: int, unit: Unit) -> int:
-        """How many of the tasks of another unit, of which so many wait, go before this one."""
-        theirs, mine = self.place(other), self.place(unit)
-        if theirs >= mine:
-            return 0
-        takes_turns = self.is_fair(other) and theirs[:2] == mine[:2] and other.job.queue == unit.job.queue
-        if not takes_turns or other.job.queue_user == unit.job.queue_user or other.is_gang:
-            return waiting
-        one = self._part_of(total([(other.request, 1)]))  # its user goes first until he holds as much
-        return min(waiting, max(1, ceil((mine[2] - theirs[2]) / one - 1e-9))) if one else waiting
+    def ahead(self, unit: Unit, waiting: Iterable[tuple[Unit, int]], own: int) -> Counter[JobId]:
+        """How many tasks of each other job go before this one, behind so many of its own job. As many of each wait."""
+        mine, found = self.place(unit), Counter[JobId]()
+        others: dict[str, list[tuple[Place, Unit, int]]] = {}
+        for other, count in waiting:
+            if other.job.id == unit.job.id or count <= 0:
+                continue
+            theirs = self.place(other)
+            if self._take_turns(other, unit):
+                others.setdefault(other.job.user, []).append((theirs, other, count))
+            elif theirs < mine:
+                found[other.job.id] += count
+                own += count if other.job.queue_user == unit.job.queue_user else 0
+        part = mine[2] + own * self._part_of_one(unit)  # when its turn has come
+        for units in others.values():
+            found.update(self._turns(sorted(units), part, mine, wins=own > 0))
+        return found
+
+    def _take_turns(self, other: Unit, unit: Unit) -> bool:
+        """Whether their users take turns, task by task."""
+        is_same = (other.job.queue, other.rank[0]) == (unit.job.queue, unit.rank[0])
+        return is_same and self.is_fair(unit) and other.job.user != unit.job.user and not other.is_gang
+
+    def _turns(
+        self, units: list[tuple[Place, Unit, int]], part: float, mine: Place, *, wins: bool
+    ) -> Counter[JobId]:
+        """The tasks of one user that go before that of another, until he holds as great a part."""
+        found, at = Counter[JobId](), units[0][0][2]
+        for theirs, unit, count in units:
+            left, one = part - at, self._part_of_one(unit)
+            steps = (
+                ceil(left / one - _ROUNDING) if one and left > _ROUNDING else count if left > _ROUNDING else 0
+            )
+            if not steps and not found and left > -_ROUNDING and (wins or theirs < mine):
+                steps = 1  # both hold the same, and he goes first
+            found[unit.job.id] = min(count, steps)
+            at += found[unit.job.id] * one
+            if steps < count:
+                break
+        return found
+
+    def _part_of_one(self, unit: Unit) -> float:
+        """The part that a task of it takes; of a gang, whose tasks come together, what all of them take."""
+        asked = [(part.request, part.most) for part in unit.wanted()] if unit.is_gang else [(unit.request, 1)]
+        return self._part_of(total(asked))
 
     def _part(self, whose: QueueUser) -> float:
         """The part of the cluster that a user's tasks hold in a queue, or held when the last plan was made."""

@@ -107,3 +107,16 @@ def test_so_many_tasks_of_another_user_go_first_until_both_hold_as_much(came_fir
     assert said.numbers["ahead"] == 2
     state, memory = cluster.state, cluster.engine.memory
     assert place_in_queue(state, state.jobs[waiting["olga"].id], 0, cluster.now, memory) == 3
+
+
+def test_jobs_of_one_user_go_first_together_until_he_holds_as_much():
+    cluster = a_cluster(n1={"cores": 4})
+    cluster.give(SetQuota(DEFAULT, Quota(order="fair")))
+    cluster.submit(a_job(array="1-4", user="uwe"))
+    for _ in range(10):
+        cluster.submit(a_job(user="bob"))
+    olga = a_job(array="1-3", user="olga")
+    cluster.submit(olga)
+    state, memory = cluster.state, cluster.engine.memory
+    places = [place_in_queue(state, state.jobs[olga.id], at, cluster.now, memory) for at in range(3)]
+    assert places == [2, 4, 6], "bob, olga, bob, olga, bob, olga"
