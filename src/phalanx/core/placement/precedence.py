@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple
 
 from phalanx.core.model.amounts import total
@@ -31,6 +31,7 @@ WHOLE_S = 4 * 3600.0
 _MEASURED = slice(1, 4)  # of a quota's rows: cores, memory, GPUs
 _NOTHING = (0, 0, 0, 0)
 _ROUNDING = 1e-9
+_ALL = 1 << 62
 # Urgency and arrival, of its queue if that is fair; part, since when it waits, and arrival and number of its own.
 Place = tuple[float, int, float, float, int, int]
 
@@ -101,7 +102,7 @@ class Precedence:
                 own += count if other.job.queue_user == unit.job.queue_user else 0
         part = mine[2] + own * self._part_of_one(unit)  # when its turn has come
         for units in others.values():
-            found.update(self._turns(sorted(units), part, mine, wins=own > 0))
+            found.update(self._turns(sorted(units), part, mine))
         return found
 
     def _take_turns(self, other: Unit, unit: Unit) -> bool:
@@ -109,21 +110,18 @@ class Precedence:
         is_same = (other.job.queue, other.rank[0]) == (unit.job.queue, unit.rank[0])
         return is_same and self.is_fair(unit) and other.job.user != unit.job.user and not other.is_gang
 
-    def _turns(
-        self, units: list[tuple[Place, Unit, int]], part: float, mine: Place, *, wins: bool
-    ) -> Counter[JobId]:
-        """The tasks of one user that go before that of another, until he holds as great a part."""
-        found, at = Counter[JobId](), units[0][0][2]
-        for theirs, unit, count in units:
-            left, one = part - at, self._part_of_one(unit)
-            steps = (
-                ceil(left / one - _ROUNDING) if one and left > _ROUNDING else count if left > _ROUNDING else 0
-            )
-            if not steps and not found and left > -_ROUNDING and (wins or theirs < mine):
-                steps = 1  # both hold the same, and he goes first
-            found[unit.job.id] = min(count, steps)
-            at += found[unit.job.id] * one
-            if steps < count:
+    def _turns(self, units: list[tuple[Place, Unit, int]], part: float, mine: Place) -> Counter[JobId]:
+        """The tasks of one user that go before that of another, who holds so great a part then."""
+        found, first = Counter[JobId](), units[0][0]
+        at = first[2]
+        # Who holds as much as the other goes first if he was there first: had as much before, or held more.
+        wins = at > mine[2] + _ROUNDING or (at > mine[2] - _ROUNDING and first < mine)
+        for _, unit, count in units:
+            one = self._part_of_one(unit)
+            steps = (part - at) / one if one else inf if at < part else -1.0
+            found[unit.job.id] = most = min(count, _whole_steps(steps, wins=wins))
+            at += most * one
+            if most < count:
                 break
         return found
 
@@ -158,6 +156,14 @@ class Precedence:
         columns = self._nodes.columns
         millis, memory, _ = (int(column[: len(columns)].sum()) for column in columns.every)
         return [millis, memory, sum(len(ledger.devices) for ledger in columns.ledgers)]
+
+
+def _whole_steps(steps: float, *, wins: bool) -> int:
+    """How often somebody goes before he holds more than another, or as much and `wins` or not."""
+    if steps == inf or steps < -_ROUNDING:
+        return _ALL if steps > 0 else 0
+    whole = round(steps)
+    return whole + wins if abs(steps - whole) < _ROUNDING else ceil(steps)
 
 
 def precedence_in(snapshot: Snapshot) -> Precedence:
