@@ -8,7 +8,7 @@ a pipe go the changes themselves, one a line. The live half is in `live.py`, the
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from functools import partial
@@ -184,7 +184,8 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
     here = session(ctx)
     check_columns(columns, of_tasks=tasks is not None)
     chosen: ListFormat = output if output == "csv" else here.output(output)
-    _check_ids(ids or [], tasks)
+    filters = {"user": user, "mine": mine, "queue": queue, "name": name, "selector": selector}
+    _check_ids(ids or [], tasks, filters | {"since": since, "until": until, "node": node})
     statuses = [each.value for each in status or []] or ([] if every or tasks or ids else list(LIVE))
     listing = JobListing(
         ids=ids or [],
@@ -292,8 +293,10 @@ class Shown(Struct, frozen=True):
         return not client.jobs(mine=True, user=users.pop(), limit=1).items
 
 
-def _check_ids(ids: Sequence[str], tasks: str | None) -> None:
-    """`ps waiting` means a status, and `ps 4 --tasks 5` is two lists."""
+def _check_ids(ids: Sequence[str], tasks: str | None, filters: Mapping[str, object]) -> None:
+    """`ps waiting` means a status, `ps 4 --tasks 5` is two lists, and of jobs that are named none is left out."""
+    if ids and (beside := [name for name, value in filters.items() if value]):
+        raise typer.BadParameter(f"give jobs, or --{beside[0]} to choose some", param_hint="ID")
     if ids and tasks:
         raise typer.BadParameter("give jobs, or --tasks and one job", param_hint="ID")
     word = "pending" if ids and ids[0].lower() in {"waiting", "queued"} else "".join(ids[:1]).lower()

@@ -61,7 +61,7 @@ class Asked(Struct, frozen=True):
 
 def _is_called(asked: str, name: str) -> bool:
     """Whether a job has the name that is asked for, or one that fits it."""
-    return in_order(asked.lower().split(ANYTHING), name) if ANYTHING in asked else asked == name
+    return in_order(asked.split(ANYTHING), name) if ANYTHING in asked else asked == name
 
 
 def position_after(cursor: str | None) -> int:

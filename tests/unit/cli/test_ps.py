@@ -102,6 +102,7 @@ def test_jobs_that_are_named_are_listed_whether_they_have_ended_or_not(cli: Cli,
     assert ids(cli("ps", DONE, OLD, "-s", "running").out) == [OLD]
     assert cli("ps", "nosuch").code != 0
     assert "give jobs, or --tasks" in cli("ps", OLD, "--tasks", NEW).err
+    assert "give jobs, or --user to choose some" in cli("ps", OLD, "--user", "bob", "--node", "n1").err
 
 
 def test_csv_has_headings_and_no_dashes_and_no_formula(cli: Cli, cluster: FakeClient):

@@ -166,7 +166,7 @@ async def test_lists_are_of_one_user_and_of_what_came_since():
 
 async def test_a_name_may_be_a_pattern():
     loop: Any = SimpleNamespace(state=ClusterState(Timers()))
-    for number, name in enumerate(("exp-1", "other", "exp-2")):
+    for number, name in enumerate(("exp-1", "other", "exp-2", "Exp-3")):
         job = structs.replace(a_job(id=an_id(number)), name=name)
         apply(loop.state, JobSubmitted(at=1.0, cause="test", job=job))
     reads = StateReads(loop, MemoryStore(), SystemClock())
@@ -174,7 +174,8 @@ async def test_a_name_may_be_a_pattern():
         "exp-1": ["exp-1"],
         "exp*": ["exp-2", "exp-1"],
         "*-2": ["exp-2"],
-        "EXP-*1": ["exp-1"],
+        "E*": ["Exp-3"],
+        "EXP-*1": [],
         "x*": [],
     }
     for pattern, expected in patterns.items():
