@@ -70,6 +70,60 @@ def test_the_python_client_runs_here_with_its_own_environment(cluster, tmp_path,
         assert cluster.output(id) == f"{expected} in {tmp_path}\n"
 
 
+FLOW = """
+name: ft
+stages:
+  - {name: a, retries: 0, command: [python, -c, "import sys; print(sys.prefix)"]}
+  - {name: b, retries: 0, needs: [a], env: {LR: "0.1"}, command: 'echo "$VIRTUAL_ENV,$MYVAR,$LR in $PWD"'}
+"""
+FOREIGN = """
+apiVersion: flowmesh/v1
+metadata: {name: theirs}
+spec: {stages: [{name: a, spec: {shell: 'echo "$MYVAR."'}}]}
+"""
+
+
+def test_stages_of_workflows_run_in_the_environment_of_their_user(cluster, tmp_path, monkeypatch):
+    venv = tmp_path / "v"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    (tmp_path / "flow.yaml").write_text(FLOW)
+    (tmp_path / "theirs.yaml").write_text(FOREIGN)
+    active = {
+        "PATH": f"{venv}/bin:/usr/bin:/bin",
+        "VIRTUAL_ENV": str(venv),
+        "MYVAR": "mine",
+        "HOME": str(tmp_path),
+    }
+
+    def outputs(id: str) -> list[str]:
+        flow = cluster.client.wait_workflow(id, timeout=60)
+        assert flow.status == "Completed", flow
+        return [cluster.output(f"{stage.job_id}.0").strip() for stage in flow.stages]
+
+    def typed(*words: str) -> list[str]:
+        return outputs(cli(cluster, *words, env=active, cwd=tmp_path).strip())
+
+    submit = ("workflow", "submit", "-f")
+    assert typed(*submit, "flow.yaml") == [str(venv), f"{venv},mine,0.1 in {tmp_path}"]
+    assert typed(*submit, "flow.yaml", "--export", "PATH")[1] == f",,0.1 in {tmp_path}"
+    assert typed(*submit, "theirs.yaml") == ["."]
+    assert typed(*submit, "theirs.yaml", "--export", "ALL") == ["mine."]
+    assert typed("apply", "-f", "flow.yaml", "--export", "ALL") == [
+        str(venv),
+        f"{venv},mine,0.1 in {tmp_path}",
+    ]
+
+    monkeypatch.chdir(tmp_path)
+    for name, value in active.items():
+        monkeypatch.setenv(name, value)
+    for export, expected in ((None, "mine"), ("NONE", ""), (["MYVAR"], "mine")):
+        built = cluster.client.workflow("built", export=export)
+        built.stage("a", shell='echo "$MYVAR"')
+        assert outputs(built.submit().id) == [expected]
+    assert outputs(cluster.client.submit_workflow_file("flow.yaml").id)[0] == str(venv)
+    assert outputs(cluster.client.submit_workflow_file("theirs.yaml").id) == ["."]
+
+
 def test_an_environment_outlives_a_coordinator_that_is_killed_and_is_hidden_from_others(cluster, monkeypatch):
     monkeypatch.setenv("API_KEY", "tops3cret-key")
     made = cluster.client.create_token(phalanx.TokenRequest(role="user", name="bob"))

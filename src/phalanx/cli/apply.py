@@ -23,7 +23,7 @@ from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.queues import QuotaSpec, to_quota_spec
 from phalanx.api.schema.workflows import SubmittedWorkflow
 from phalanx.cli.drafts import TRIES, Drafts, read_files
-from phalanx.cli.environment import exported_variables
+from phalanx.cli.environment import exported_variables, warn_of_virtualenv
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, note, tell_error
 from phalanx.cli.session import TimeoutOption, deadline, session
@@ -47,7 +47,7 @@ JobsExportOption = Annotated[
     typer.Option(
         "--export",
         metavar="ALL|NONE|A,B",
-        help="Which variables of this shell the jobs get besides what the files say.",
+        help="Which variables of this shell the jobs and stages get besides what the files say.",
         show_default="NONE",
     ),
 ]
@@ -94,7 +94,7 @@ def apply(
             replies.append(each)
             for warning in each.warnings:
                 note(f"warning: {warning}")
-        flows.extend(hand_in(client, flow, allow_infeasible=allow_infeasible) for flow in made.workflows)
+        flows.extend(hand_in(client, each, allow_infeasible, drafts.exported) for each in made.workflows)
     except (PhalanxError, KeyboardInterrupt):
         if replies or flows:  # it stays
             _show(_together(replies, flows), chosen)
@@ -117,10 +117,10 @@ def apply(
 
 def _exported(export: str | None, made: Manifests) -> dict[str, str]:
     """What of this shell's environment the jobs get: a file is explicit, so nothing unless it is asked for."""
-    exported = exported_variables(export, default=NONE)
-    if exported and made.workflows:
-        raise BadRequest("--export: stages of workflows have only the variables that their file names")
-    return exported
+    if export is None:
+        stages = [stage.job for flow in made.workflows for stage in flow.spec.stages]
+        warn_of_virtualenv([*(found.spec for found in made.found), *stages])
+    return exported_variables(export, default=NONE)
 
 
 def texts_of(files: Sequence[Path]) -> list[tuple[str, str]]:

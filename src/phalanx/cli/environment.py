@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from phalanx.api.schema.exports import ALL, NONE, chosen, passed
+from phalanx.api.schema.jobspec import JobSpec
 from phalanx.cli.output import note
 from phalanx.config import environment
 from phalanx.errors import BadRequest
@@ -59,6 +60,16 @@ def exported_variables(export: str | None, *, in_image: bool = False, default: s
     if odd:
         note(f"warning: not exported, because the value is not UTF-8: {', '.join(map(ascii, odd))}")
     return found
+
+
+def warn_of_virtualenv(jobs: Iterable[JobSpec]) -> None:
+    """A virtual environment that is active here and that these jobs, whose file says all, will not run in."""
+    if not any((group.command or group.shell) and not group.image for job in jobs for group in job.groups):
+        return
+    name = next((name for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environment().get(name)), None)
+    if name is not None:
+        active = environment()[name]
+        note(f"warning: {name}={active} is not exported, so commands run without it: --export ALL exports it")
 
 
 def _lines(path: Path) -> list[str]:

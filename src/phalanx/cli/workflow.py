@@ -22,9 +22,11 @@ from phalanx.cli.workflow_graph import GraphForm, draw_graph, follow_graph
 from phalanx.cli.workflows import (
     BudgetOption,
     DeadlineOption,
+    WorkflowExportOption,
     await_workflow,
     counted,
     exit_of,
+    exported_to,
     hand_in,
     has_job,
     limit_lines,
@@ -75,12 +77,13 @@ def submit(  # noqa: PLR0913, PLR0917 - its options
     ] = False,
     deadline: DeadlineOption = None,
     budget: BudgetOption = None,
+    export: WorkflowExportOption = None,
     timeout: TimeoutOption = None,
     output: OutputOption = None,
 ) -> int:
     """Submit workflows: stages that become jobs as their inputs are there.
 
-    Commands run in the current folder unless the file names another.
+    Commands run in the current folder unless the file names another, with the environment of this shell.
     """
     here = session(ctx)
     chosen, until = here.output(output), deadline_of(timeout)
@@ -97,7 +100,11 @@ def submit(  # noqa: PLR0913, PLR0917 - its options
         note(f"warning: {caution}")
     client = here.client()
     flows = [with_limits(each, deadline, budget) for each in made.workflows]
-    replies = [hand_in(client, each, allow_infeasible=allow_infeasible) for each in flows]
+    exports = [exported_to(each, export) for each in flows]
+    replies = [
+        hand_in(client, each, allow_infeasible, exported)
+        for each, exported in zip(flows, exports, strict=True)
+    ]
     if not wait or chosen not in {"json", "yaml"}:
         show_submitted(replies, chosen)
         sys.stdout.flush()

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import structs
 
+from phalanx.api.schema.exports import ALL, NONE
 from phalanx.api.schema.workflows import (
     StageView,
     SubmittedWorkflow,
     WorkflowRequest,
     WorkflowView,
 )
+from phalanx.cli.environment import exported_variables, warn_of_virtualenv
 from phalanx.cli.labels import label
 from phalanx.cli.output import Table, emit, moment, note, span
 from phalanx.cli.wait import TimedOut
@@ -36,21 +38,40 @@ BudgetOption = Annotated[
     float | None,
     typer.Option("--budget", min=0, help="Stop it once it has cost so much, by the prices of its nodes."),
 ]
+WorkflowExportOption = Annotated[
+    str | None,
+    typer.Option(
+        "--export",
+        metavar="ALL|NONE|A,B",
+        help="Which variables of this shell the stages get besides what the file says.",
+        show_default="ALL; NONE for files of FlowMesh",
+    ),
+]
 POLL_S = 2.0
 ENDED = ("Completed", "Failed", "Cancelled")
 ORDER = ("Running", "Assigned", "Pending", "Waiting", "Completed", "Skipped", "Failed", "Cancelled")
 
 
-def hand_in(client: Client, found: ParsedWorkflow, *, allow_infeasible: bool) -> SubmittedWorkflow:
+def hand_in(
+    client: Client, found: ParsedWorkflow, allow_infeasible: bool, exported: dict[str, str]
+) -> SubmittedWorkflow:
     """Submit one workflow; a refusal names its file."""
     try:
-        reply = client.submit_workflow(WorkflowRequest(found.spec, allow_infeasible))
+        request = WorkflowRequest(found.spec, allow_infeasible, exported=exported)
+        reply = client.submit_workflow(request, export=NONE)
     except BadRequest as error:
         error.detail = f"{found.where}: {error.detail}"
         raise
     for warning in reply.warnings:
         note(f"warning: {reply.name or label(reply)}: {warning}")
     return reply
+
+
+def exported_to(found: ParsedWorkflow, export: str | None) -> dict[str, str]:
+    """What of this shell's environment the stages get. A file of FlowMesh says itself what its stages have."""
+    if export is None and found.is_foreign:
+        warn_of_virtualenv([stage.job for stage in found.spec.stages])
+    return exported_variables(export, default=NONE if found.is_foreign else ALL)
 
 
 def with_limits(found: ParsedWorkflow, deadline: str | None, budget: float | None) -> ParsedWorkflow:

@@ -18,6 +18,7 @@ from phalanx.api.schema.workflows import (
 from phalanx.client import workflow_calls
 from phalanx.client.calls import Call
 from phalanx.client.ids import AnyId
+from phalanx.client.surroundings import Export
 from phalanx.client.workflows import AsyncWorkflowBuilder, AsyncWorkflowCalls
 
 T = TypeVar("T")
@@ -35,13 +36,21 @@ class AsyncWorkflowMethods:
         raise NotImplementedError
 
     def workflow(
-        self, name: str = "", *, deadline: float | str | None = None, budget: float | None = None
+        self,
+        name: str = "",
+        *,
+        deadline: float | str | None = None,
+        budget: float | None = None,
+        export: Export = None,
     ) -> AsyncWorkflowBuilder:
         """A new workflow, to be built stage by stage; its `submit` is awaited, and gives an `AsyncWorkflowHandle`."""
-        return AsyncWorkflowBuilder(name, cast(AsyncWorkflowCalls, self), deadline=deadline, budget=budget)
+        client = cast(AsyncWorkflowCalls, self)
+        return AsyncWorkflowBuilder(name, client, deadline=deadline, budget=budget, export=export)
 
-    async def submit_workflow(self, request: WorkflowRequest | WorkflowSpec, /) -> SubmittedWorkflow:
-        return await self._ask(workflow_calls.submit_workflow(request))
+    async def submit_workflow(
+        self, request: WorkflowRequest | WorkflowSpec, /, *, export: Export = None
+    ) -> SubmittedWorkflow:
+        return await self._ask(workflow_calls.submit_workflow(request, export))
 
     async def workflows(self, *, cursor: str | None = None, limit: int = 100) -> Page[WorkflowView]:
         return await self._ask(workflow_calls.workflows(cursor, limit))

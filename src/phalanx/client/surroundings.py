@@ -1,7 +1,4 @@
-"""Where a submission runs if it does not say: in the folder and the environment of its user.
-
-Stages of workflows have the folder, too; of the environment they have only what they name.
-"""
+"""Where a submission, of a job or of a workflow, runs if it does not say: in the folder and environment of its user."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from msgspec import structs
 from phalanx.api.schema.exports import ALL, NONE, chosen
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.api.schema.workflows import WorkflowSpec
+from phalanx.api.schema.workflows import WorkflowRequest, WorkflowSpec
 from phalanx.config import environment
 
 Export = str | Sequence[str] | None
@@ -30,6 +27,15 @@ def with_surroundings(request: SubmitRequest, export: Export = None) -> SubmitRe
         export = NONE if has_own or request.exported else ALL
     found, _ = chosen(export, environment(), in_image=bool(request.image))
     return structs.replace(request, exported={**found, **request.exported}) if found else request
+
+
+def workflow_with_surroundings(request: WorkflowRequest, export: Export = None) -> WorkflowRequest:
+    """The same for a workflow and the commands of its stages. Programs of task types get neither."""
+    if export is None:
+        export = NONE if request.exported else ALL
+    found, _ = chosen(export, environment())
+    exported = {**found, **request.exported}
+    return structs.replace(request, workflow=in_this_folder(request.workflow), exported=exported)
 
 
 def in_this_folder(spec: WorkflowSpec) -> WorkflowSpec:

@@ -16,15 +16,19 @@ from phalanx.api.schema.workflows import (
 )
 from phalanx.client.calls import FINAL, TIMEOUT_S, Call, get, new_request_id, path_of, query_of
 from phalanx.client.ids import AnyId
-from phalanx.client.surroundings import in_this_folder
+from phalanx.client.surroundings import Export, workflow_with_surroundings
 
 WORKFLOWS = "/v1/workflows"
 
 
-def submit_workflow(request: WorkflowRequest | WorkflowSpec) -> Call[SubmittedWorkflow]:
-    """A workflow, alone or with how it is submitted. Its commands run in the caller's folder unless they name one."""
+def submit_workflow(
+    request: WorkflowRequest | WorkflowSpec, export: Export = None
+) -> Call[SubmittedWorkflow]:
+    """A workflow, alone or with how it is submitted. Its commands run in the caller's folder unless they name one,
+    with the caller's environment as far as `export` says.
+    """
     whole = request if isinstance(request, WorkflowRequest) else WorkflowRequest(request)
-    whole = msgspec.structs.replace(whole, workflow=in_this_folder(whole.workflow))
+    whole = workflow_with_surroundings(whole, export)
     check_limits(whole.workflow.deadline, whole.workflow.budget)
     if whole.request_id is None:
         whole = msgspec.structs.replace(whole, request_id=new_request_id())

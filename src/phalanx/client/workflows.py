@@ -36,6 +36,7 @@ from phalanx.client.ids import AnyId
 from phalanx.client.job_handles import JobHandle
 from phalanx.client.plain_values import plain_text
 from phalanx.client.stage_fields import StageFields, stage_job
+from phalanx.client.surroundings import Export
 from phalanx.client.workflow_handles import AsyncWorkflowAnswers, AsyncWorkflowHandle, WorkflowHandle
 from phalanx.core.model.references import as_text
 
@@ -110,16 +111,19 @@ CONDITION_PARTS = 3
 
 
 class WorkflowLimits(TypedDict, total=False):
-    """When a workflow is stopped."""
+    """When a workflow is stopped, and which variables of this process its stages get."""
 
     deadline: float | str | None
     budget: float | None
+    export: Export
 
 
 class AsyncWorkflowCalls(AsyncWorkflowAnswers, Protocol):
     """What an async builder asks of its client, besides its handle."""
 
-    async def submit_workflow(self, request: WorkflowRequest | WorkflowSpec, /) -> SubmittedWorkflow: ...
+    async def submit_workflow(
+        self, request: WorkflowRequest | WorkflowSpec, /, *, export: Export = None
+    ) -> SubmittedWorkflow: ...
 
 
 class WorkflowBuilder:
@@ -132,8 +136,10 @@ class WorkflowBuilder:
         *,
         deadline: float | str | None = None,
         budget: float | None = None,
+        export: Export = None,
     ) -> None:
         self.name = name
+        self.export = export
         self._client = client
         self._limits = deadline, budget
         self._stages: list[StageSpec] = []
@@ -227,7 +233,7 @@ class WorkflowBuilder:
             raise TypeError(
                 "this workflow was built without a client: give its spec() to client.submit_workflow"
             )
-        return WorkflowHandle(self._client, self._client.submit_workflow(self.spec()))
+        return WorkflowHandle(self._client, self._client.submit_workflow(self.spec(), export=self.export))
 
 
 class AsyncWorkflowBuilder(WorkflowBuilder):
@@ -239,7 +245,7 @@ class AsyncWorkflowBuilder(WorkflowBuilder):
 
     async def submit(self) -> AsyncWorkflowHandle:  # type: ignore[override]  # as all that asks the cluster
         """Submit it. It is durable when this returns."""
-        submitted = await self._async_client.submit_workflow(self.spec())
+        submitted = await self._async_client.submit_workflow(self.spec(), export=self.export)
         return AsyncWorkflowHandle(self._async_client, submitted)
 
 
@@ -301,14 +307,24 @@ class WorkflowCalls:
         raise NotImplementedError
 
     def workflow(
-        self, name: str = "", *, deadline: float | str | None = None, budget: float | None = None
+        self,
+        name: str = "",
+        *,
+        deadline: float | str | None = None,
+        budget: float | None = None,
+        export: Export = None,
     ) -> WorkflowBuilder:
-        """A new workflow, to be built stage by stage and submitted. It is stopped at its deadline and its budget."""
-        return WorkflowBuilder(name, self, deadline=deadline, budget=budget)
+        """A new workflow, to be built stage by stage and submitted. It is stopped at its deadline and its budget.
 
-    def submit_workflow(self, request: WorkflowRequest | WorkflowSpec, /) -> SubmittedWorkflow:
-        """Submit a workflow: all of its stages are accepted, or none."""
-        found: SubmittedWorkflow = self._ask(workflow_calls.submit_workflow(request))
+        Its commands run with the environment of this process, as far as `export` says: ALL, NONE or names.
+        """
+        return WorkflowBuilder(name, self, deadline=deadline, budget=budget, export=export)
+
+    def submit_workflow(
+        self, request: WorkflowRequest | WorkflowSpec, /, *, export: Export = None
+    ) -> SubmittedWorkflow:
+        """Submit a workflow: all of its stages are accepted, or none. `export` is that of `submit`."""
+        found: SubmittedWorkflow = self._ask(workflow_calls.submit_workflow(request, export))
         return found
 
     def workflows(self, *, cursor: str | None = None, limit: int = 100) -> Page[WorkflowView]:

@@ -94,7 +94,7 @@ class CoordinatorCommands:
         self._whys = whys = WhyReads(loop, store, clock, reads.slices, reads.images)
         self.cluster, self.reasons, self.plan_job = reads.cluster, whys.reasons, whys.plan_job
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
-        flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
+        flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors, sealing)
         declared = Declarations(loop, store, clock, defaults.retries, reads.slices, flows, sealing)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.plan_files = PlannedFiles(declared.plan).plan_files

@@ -9,6 +9,7 @@ from msgspec import structs
 from phalanx.api.schema.exports import accepted, inside_image
 from phalanx.api.schema.fields import check_env
 from phalanx.api.schema.jobs import EnvironmentView, JobView
+from phalanx.api.schema.workflows import WorkflowSpec
 from phalanx.coordinator import lookup
 from phalanx.coordinator.environment_keys import CannotOpen, EnvironmentKeys, TaskEnvironment
 from phalanx.coordinator.requests import Requests
@@ -17,6 +18,7 @@ from phalanx.core.cluster.history_image import environments_of
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import Group, Job
 from phalanx.core.model.orders import Brief
+from phalanx.core.model.workflow import Workflow
 from phalanx.errors import Conflict
 from phalanx.logger import logger
 from phalanx.store.protocol import Store
@@ -63,6 +65,24 @@ class SealedJobs:
 
         groups = tuple(map(closed, job.groups))
         return (structs.replace(job, groups=groups), kept) if kept else (job, kept)
+
+    def of_stages(
+        self, made: Workflow, spec: WorkflowSpec, exported: dict[str, str]
+    ) -> tuple[Workflow, dict[str, bytes]]:
+        """A workflow whose stages name the environment it came with, sealed: all but the programs of task types,
+        which the operator declared. What the stages name themselves stays as their file has it.
+        """
+        kept: dict[str, bytes] = {}
+        if not accepted(exported, self._never):
+            return made, kept
+        stages = []
+        for stage, written in zip(made.stages, spec.stages, strict=True):
+            job = stage.job
+            if any(group.command or group.shell for group in written.job.groups):
+                job, new = self.sealed(job, exported, with_env=False)
+                kept |= new
+            stages.append(structs.replace(stage, job=job))
+        return structs.replace(made, stages=tuple(stages)), kept
 
     def resealed(self, job: Job, kept: dict[str, bytes]) -> tuple[Job, dict[str, bytes]]:
         """A job that was made from another, with its own variables sealed too, beside those that are already.

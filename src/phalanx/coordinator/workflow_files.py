@@ -37,7 +37,7 @@ class WorkflowFiles:
             found.spec, **{name: value for name, value in given.items() if value is not None}
         )
         spec = spec if request.cwd is None else in_folder(spec, request.cwd)
-        whole = WorkflowRequest(spec, request.allow_infeasible, request.request_id)
+        whole = WorkflowRequest(spec, request.allow_infeasible, request.request_id, request.exported)
         try:
             reply = await self._submit(whole, user, role)
         except BadRequest as error:

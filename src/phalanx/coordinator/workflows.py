@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
+from phalanx.api.schema.exports import check_exported
 from phalanx.api.schema.fields import read_deadline
 from phalanx.api.schema.jobs import CancelReply, Page
 from phalanx.api.schema.submission import check_request_id
@@ -27,6 +28,7 @@ from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.dependencies import find_before
+from phalanx.coordinator.environments import SealedJobs
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.naming import number_in
 from phalanx.coordinator.refusals import accepted, refusal, reused
@@ -61,6 +63,7 @@ class WorkflowCommands:
         clock: Clock,
         slices: TimeSlices,
         executors: Mapping[str, TaskProgram],
+        sealing: SealedJobs,
     ) -> None:
         self._loop = loop
         self._store = store
@@ -68,14 +71,19 @@ class WorkflowCommands:
         self._clock = clock
         self._slices = slices
         self._executors = executors
+        self._sealing = sealing
 
     async def submit_workflow(
         self, request: WorkflowRequest, user: str, role: str = "user"
     ) -> SubmittedWorkflow:
         if request.request_id is not None:
             check_request_id(request.request_id)
+        check_exported(request.exported, "exported")
         made = await self.made(request.workflow, user)
-        given = SubmitWorkflow(made, request.request_id or "", request.allow_infeasible, role=role)
+        made, sealed = self._sealing.of_stages(made, request.workflow, request.exported)
+        given = SubmitWorkflow(
+            made, request.request_id or "", request.allow_infeasible, role=role, environments=sealed
+        )
         [answer] = await self._loop.ask([given])
         if isinstance(answer, Replayed):
             return await self._replayed(request.request_id or "", made, answer.jobs)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-VERSIONS = ("flowmesh/", "mloc", "phalanx/")
+FLOWMESH = ("flowmesh/", "mloc")
+VERSIONS = (*FLOWMESH, "phalanx/")
 HEAD = ("apiVersion", "kind", "name")  # what is beside the stages and is not for them
 NEEDS = ("needs", "dependsOn", "after")  # three words for one thing
 

@@ -28,7 +28,7 @@ from phalanx.manifests.containers import NOTHING_RUNS
 from phalanx.manifests.found import ParsedJob, plain_name
 from phalanx.manifests.lines import stage_line
 from phalanx.manifests.load import Map, place
-from phalanx.manifests.short_workflow import HEAD, NEEDS, VERSIONS, is_short
+from phalanx.manifests.short_workflow import FLOWMESH, HEAD, NEEDS, VERSIONS, is_short
 from phalanx.manifests.stage_entries import ABOUT_STAGES, AFTER, LIMITS, entries
 from phalanx.manifests.stage_resources import cores, hardware, mapping, meant, near, wrong
 from phalanx.manifests.view import View
@@ -74,6 +74,7 @@ class ParsedWorkflow(Struct, frozen=True):
 
     spec: WorkflowSpec
     where: str
+    is_foreign: bool = False  # by its version: a file of FlowMesh, which knows no environment of its user
 
 
 def first_stages(flow: ParsedWorkflow, cautions: Cautions) -> list[ParsedJob]:
@@ -120,7 +121,8 @@ def read_workflow(document: View, size: WorkflowSize) -> ParsedWorkflow:
         raise spec.error(field, what) from None
     made = WorkflowSpec(stages, name, limited.deadline, limited.budget)
     _validate(made, document)
-    return ParsedWorkflow(made, document.where())
+    version = document.content.get("apiVersion")
+    return ParsedWorkflow(made, document.where(), isinstance(version, str) and version.startswith(FLOWMESH))
 
 
 def _short(document: View) -> tuple[View, str]:

@@ -24,7 +24,7 @@ def a_view(*stages: StageView, status: Any = "Completed") -> WorkflowView:
 def flows(cluster: FakeClient, away: Path, monkeypatch: pytest.MonkeyPatch) -> FakeClient:
     (away / "flow.yaml").write_text(FLOW)
     reply = SubmittedWorkflow(ID, "ft", {"a": "j"})
-    monkeypatch.setattr(cluster, "submit_workflow", lambda _request: reply, raising=False)
+    monkeypatch.setattr(cluster, "submit_workflow", lambda _request, export: reply, raising=False)
     monkeypatch.setattr(cluster, "wait_workflow", lambda _id, timeout, must_end: a_view(), raising=False)
     return cluster
 
@@ -56,6 +56,22 @@ def test_what_runs_again_is_called_by_its_number(
     )
     monkeypatch.setattr(flows, "workflow_view", lambda _id: replace(a_view(), number=17), raising=False)
     assert cli("workflow", "retry", "last").out.startswith("17: ")
+
+
+def test_a_virtual_environment_that_is_not_exported_is_named(
+    cli: Cli, flows: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    Path("theirs.yaml").write_text("apiVersion: flowmesh/v1\nspec: {shell: 'true'}")
+    Path("ours.yaml").write_text("stages: [{name: a, command: 'true'}]")
+    told = "warning: VIRTUAL_ENV=/v is not exported, so commands run without it: --export ALL exports it\n"
+    workflow, apply = ("workflow", "submit", "-f"), ("apply", "-f")
+    assert told not in cli(*apply, "ours.yaml").err
+    monkeypatch.setenv("VIRTUAL_ENV", "/v")
+    for words in ((*apply, "ours.yaml"), (*workflow, "theirs.yaml")):
+        assert told in cli(*words).err
+        for export in ("ALL", "NONE"):
+            assert told not in cli(*words, "--export", export).err
+    assert told not in cli(*workflow, "ours.yaml").err
 
 
 def test_ctrl_c_while_waiting_says_that_the_workflow_goes_on(

@@ -32,8 +32,9 @@ def asking(cluster: Cluster) -> Declarations:
     store: Any = None  # nothing is looked up
     feed: Any = None
     slices = TimeSlices(clock)
-    flows = WorkflowCommands(loop, store, feed, clock, slices, {"echo": TaskProgram(["/bin/echo"])})
-    return Declarations(loop, store, clock, 3, slices, flows, SealedJobs(EnvironmentKeys(("secret",))))
+    sealing = SealedJobs(EnvironmentKeys(("secret",)))
+    flows = WorkflowCommands(loop, store, feed, clock, slices, {"echo": TaskProgram(["/bin/echo"])}, sealing)
+    return Declarations(loop, store, clock, 3, slices, flows, sealing)
 
 
 def answered(cluster: Cluster, request: PlanRequest) -> PlanReply:

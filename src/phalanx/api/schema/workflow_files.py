@@ -17,3 +17,6 @@ class WorkflowFilesRequest(Struct, forbid_unknown_fields=True, omit_defaults=Tru
     strict: bool = False  # refuse what cannot be honoured, instead of a warning
     allow_infeasible: bool = False  # wait even if no node of today could ever hold a stage
     request_id: str | None = None  # the same as the Idempotency-Key header
+    exported: dict[
+        str, str
+    ] = {}  # the caller's environment, as of `submit`; programs of task types do not get it

@@ -99,6 +99,9 @@ class WorkflowRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     workflow: WorkflowSpec
     allow_infeasible: bool = False  # wait even if no node of today could ever hold a stage
     request_id: str | None = None  # the same as the Idempotency-Key header
+    exported: dict[
+        str, str
+    ] = {}  # the caller's environment, as of `submit`; programs of task types do not get it
 
 
 class SubmittedWorkflow(Struct, omit_defaults=True):

@@ -2,18 +2,20 @@
 
 A job names its environment by a digest (`Command.environment`). What it stands for came with the submission, sealed by
 the coordinator's shell, which opens it again where the order for a runner is built. An environment is kept in memory as
-long as a job in memory names it. The history has it in the record of a job that named it: in every hundredth at the
-least, and the others name that record, so that thousands of jobs with one environment are few bytes each.
+long as a job in memory names it, or a workflow with a stage that does, since that stage may begin later, or again. The
+history has it in the record of a job that named it: in every hundredth at the least, and the others name that record,
+so that thousands of jobs with one environment are few bytes each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.workflow import Workflow
 
 USER_BYTES_MAX = 64 << 20  # sealed, of all different environments of one user
 RECORDS_PER_COPY = (
@@ -22,7 +24,7 @@ RECORDS_PER_COPY = (
 
 
 class KeptEnvironment(Struct):
-    """One environment. `jobs` counts those in memory that name it."""
+    """One environment. `jobs` counts the jobs and the workflows in memory that name it."""
 
     digest: str
     user: str
@@ -57,6 +59,11 @@ def digests_of(job: Job) -> Iterator[str]:
     yield from dict.fromkeys(each.command.environment for each in groups if each.command.environment)
 
 
+def digests_of_stages(workflow: Workflow) -> tuple[str, ...]:
+    """The environments that the stages of a workflow name, each once."""
+    return tuple(dict.fromkeys(digest for stage in workflow.stages for digest in digests_of(stage.job)))
+
+
 class Environments:
     """All environments in memory."""
 
@@ -73,28 +80,28 @@ class Environments:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def why_not(self, job: Job, given: dict[str, bytes]) -> Reason | None:
-        """Why a job cannot be kept with what came with it: an environment that nobody has, or too much of them."""
+    def why_not(self, user: str, named: Iterable[str], given: dict[str, bytes]) -> Reason | None:
+        """Why a submission that names these cannot be kept with what came with it: one that nobody has, or too much."""
         added = 0
-        for digest in digests_of(job):
+        for digest in named:
             if digest in self._kept:
                 continue
             if digest not in given:
                 text = "the environment that it was submitted with is not kept any more: submit it anew"
                 return Reason("EnvironmentGone", Tier.NEVER, text)
             added += len(given[digest])
-        held = self._bytes_of.get(job.user, 0)
+        held = self._bytes_of.get(user, 0)
         if added and held + added > USER_BYTES_MAX:
             text = (
-                f"the different environments of {job.user}'s jobs have {held} bytes, and {USER_BYTES_MAX} are the"
+                f"the different environments of {user}'s jobs have {held} bytes, and {USER_BYTES_MAX} are the"
                 " maximum per user: submit with --export NONE, or wait until jobs have ended"
             )
             return Reason("EnvironmentsFull", Tier.POLICY, text, {"limit": USER_BYTES_MAX})
         return None
 
-    def missing(self, job: Job) -> list[str]:
-        """Those that a job names and nobody has named before it."""
-        return [digest for digest in digests_of(job) if digest not in self._kept]
+    def missing(self, named: Iterable[str]) -> list[str]:
+        """Those that a submission names and nobody has named before it."""
+        return [digest for digest in named if digest not in self._kept]
 
     # Only `apply` calls what follows.
 
@@ -104,13 +111,20 @@ class Environments:
             self._bytes_of[user] = self._bytes_of.get(user, 0) + len(sealed)
 
     def add_job(self, job: Job) -> None:
-        for digest in digests_of(job):
-            if (kept := self._kept.get(digest)) is not None:  # None: after a damaged record
-                kept.jobs += 1
+        self.add(digests_of(job))
 
     def drop_job(self, job: Job) -> None:
         """A job has left memory, or another took its place."""
-        for digest in digests_of(job):
+        self.drop(digests_of(job))
+
+    def add(self, named: Iterable[str]) -> None:
+        """A job or a workflow names these."""
+        for digest in named:
+            if (kept := self._kept.get(digest)) is not None:  # None: after a damaged record
+                kept.jobs += 1
+
+    def drop(self, named: Iterable[str]) -> None:
+        for digest in named:
             if (kept := self._kept.get(digest)) is None:
                 continue
             kept.jobs -= 1

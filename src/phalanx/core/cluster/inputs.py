@@ -145,6 +145,7 @@ class SubmitWorkflow(Input, frozen=True):
     allow_infeasible: bool = False
     never: Reason | None = None
     role: str = ""
+    environments: dict[str, bytes] = {}
 
 
 class Advance(Input, frozen=True):

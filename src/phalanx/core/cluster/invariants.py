@@ -9,7 +9,7 @@ from msgspec import structs
 
 from phalanx.core.cluster.apply.overlay import tell_addresses
 from phalanx.core.cluster.dependencies import has_come, predecessor, task_has_come
-from phalanx.core.cluster.environments import digests_of
+from phalanx.core.cluster.environments import digests_of, digests_of_stages
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import StagePhase
@@ -322,11 +322,13 @@ def numbers_are_of_one_thing(state: ClusterState) -> Iterator[str]:
 
 
 def environments_are_those_of_jobs(state: ClusterState) -> Iterator[str]:
-    """Every environment in memory is named by as many jobs as it says; one may be missing after a damaged record."""
+    """Every environment in memory is named by as many jobs and workflows as it says."""
     named = Counter(digest for job in state.jobs.values() for digest in digests_of(job.job))
+    for flow in state.workflows.values():
+        named.update(digests_of_stages(flow.workflow))
     for kept in state.environments:
         if kept.jobs != named[kept.digest]:
-            yield f"environment {kept.digest} is named by {named[kept.digest]} jobs, and {kept.jobs} are counted"
+            yield f"environment {kept.digest} is named {named[kept.digest]} times, and {kept.jobs} are counted"
 
 
 SENTENCES = (

@@ -11,17 +11,22 @@ from phalanx.core.cluster.environments import HistoryEnvironments
 from phalanx.core.cluster.events import Event, JobForgotten, decode, encode
 from phalanx.core.cluster.history_image import environments_of
 from phalanx.core.cluster.image import decode_state, encode_state
-from phalanx.core.cluster.inputs import Cancel, Submit, Tick
+from phalanx.core.cluster.inputs import Cancel, Submit, SubmitWorkflow, Tick
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.transitions import apply
+from phalanx.core.cluster.workflow_events import WorkflowForgotten
 from phalanx.core.model.job import Job
 from tests.support.builders import Cluster, a_cluster, a_job
+from tests.support.workflow_cluster import a_workflow
 
 SEALED = b"sealed bytes"
 
 
 def with_environment(digest: str) -> Job:
-    job = a_job(user="ada")
+    return in_environment(a_job(user="ada"), digest)
+
+
+def in_environment(job: Job, digest: str) -> Job:
     command = structs.replace(job.groups[0].command, environment=digest)
     return structs.replace(job, groups=(structs.replace(job.groups[0], command=command),))
 
@@ -110,7 +115,33 @@ def test_an_environment_leaves_memory_with_the_last_job_that_names_it():
     assert environments.get("d1") is not None
     environments.drop_job(second)
     assert environments.get("d1") is None
-    assert environments.why_not(with_environment("d1"), {}) is not None
+    assert environments.why_not("ada", ["d1"], {}) is not None
+
+
+def test_an_environment_is_kept_as_long_as_a_workflow_names_it():
+    """Also while none of its stages is a job, and in an image of the state."""
+    flow = a_workflow("stages: [{name: a, command: 'true'}, {name: b, needs: [a], command: 'true'}]")
+    stages = tuple(structs.replace(each, job=in_environment(each.job, "d1")) for each in flow.stages)
+    flow = structs.replace(flow, stages=stages)
+    cluster = a_cluster()
+    [refused] = cluster.give(SubmitWorkflow(flow, allow_infeasible=True))
+    assert isinstance(refused, Refused)
+    assert refused.reason.code == "EnvironmentGone"
+    [answer] = cluster.give(SubmitWorkflow(flow, allow_infeasible=True, environments={"d1": SEALED}))
+    assert isinstance(answer, Accepted)
+    assert [each.digest for each in kept(cluster)] == ["d1"]
+    cluster.give(Tick())  # its first stage becomes a job
+    found = cluster.state.environments.get("d1")
+    assert found is not None
+    assert found.jobs == 2
+    again = decode_state(encode_state(cluster.state), Timers()).environments.get("d1")
+    assert again is not None
+    assert (again.sealed, again.jobs) == (SEALED, 2)
+    [job] = cluster.state.jobs
+    for event in (JobForgotten(at=1.0, job=job), WorkflowForgotten(at=1.0, workflow=flow.id)):
+        assert cluster.state.environments.get("d1") is not None
+        apply(cluster.state, event)
+    assert cluster.state.environments.get("d1") is None
 
 
 def test_the_history_has_an_environment_in_one_record_of_many(monkeypatch):

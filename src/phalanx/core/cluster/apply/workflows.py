@@ -10,6 +10,7 @@ from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply.bindings import unbind
 from phalanx.core.cluster.apply.dependencies import tell_of_end
 from phalanx.core.cluster.decision import Effect, Settle
+from phalanx.core.cluster.environments import digests_of_stages
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.nodes import Unfit
 from phalanx.core.cluster.state import ClusterState
@@ -47,6 +48,7 @@ def add_workflow(state: ClusterState, flow: WorkflowState) -> WorkflowState:
     if flow.is_over:
         state.ended_workflows[flow.workflow.id] = None
     add_to(state.bytes_of, flow.workflow.user, flow.size_bytes)
+    state.environments.add(digests_of_stages(flow.workflow))
     return flow
 
 
@@ -184,6 +186,7 @@ def workflow_forgotten(state: ClusterState, event: w.WorkflowForgotten) -> None:
     _count_waiting(state, flow, -1)
     del state.workflows[event.workflow]
     add_to(state.bytes_of, flow.workflow.user, -flow.size_bytes)
+    state.environments.drop(digests_of_stages(flow.workflow))
     state.names.drop_number(flow.number, event.workflow)
     state.limited.pop(event.workflow, None)
     state.ended_workflows.pop(event.workflow, None)

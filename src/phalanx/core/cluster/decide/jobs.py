@@ -18,6 +18,7 @@ from phalanx.core.cluster.decide.limits import too_many
 from phalanx.core.cluster.decide.merging import may_merge
 from phalanx.core.cluster.decide.overlay import with_reservation
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
+from phalanx.core.cluster.environments import digests_of
 from phalanx.core.cluster.inputs import Cancel, Defer, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.repairs import awaits_repair
@@ -50,7 +51,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return Decision([], [], known)
     if (no := too_many(state, job, amends=amends)) is not None:
         return refuse(no, "too_many")
-    if (refused := without_environment(state, given)) is not None:
+    named = tuple(digests_of(job))
+    if (refused := without_environment(state, job.user, named, given.environments)) is not None:
         return refused
     if (never := never_after(state, job)) is not None:
         return Decision([], [], never)
@@ -64,17 +66,17 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     if (asked := dispatch_of(state, job, dict(job.tags).get(TASK_TYPE_TAG, ""))) is not None:
         job = structs.replace(job, dispatch=asked)
     cause = f"user {job.user}"
+    kept = environments_kept(state, job.user, named, given.environments, now)
     if amends:
         whole = _amended(state.jobs[job.id].job, job)
         until = needed_again(state, whole, given.role, now)
         event = e.JobAmended(at=now, cause=cause, job=whole, request_id=given.request_id, approve_by=until)
-        return Decision([*environments_kept(state, given, now), event], [], Accepted(job.tasks))
+        return Decision([*kept, event], [], Accepted(job.tasks))
     number, request = state.next_number(), given.request_id
     until = needed_until(state, job, given.role, now)
     submitted = e.JobSubmitted(
         at=now, cause=cause, job=job, request_id=request, number=number, approve_by=until
     )
-    kept = environments_kept(state, given, now)
     if given.no_queue:
         if until is not None:
             text = f"queue {job.queue} requires approval: omit no_queue"

@@ -18,10 +18,12 @@ from phalanx.core.cluster.apply.workflows import stage_result
 from phalanx.core.cluster.decide.approvals import stage_until, workflow_needs
 from phalanx.core.cluster.decide.deadlines import cancelled_jobs, why_stopped_again
 from phalanx.core.cluster.decide.dependencies import never_after
+from phalanx.core.cluster.decide.environments import environments_kept, without_environment
 from phalanx.core.cluster.decide.jobs import unwelcome, why_never
 from phalanx.core.cluster.decide.limits import too_large, too_many_together
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, Replayed, refuse, refuse_because
 from phalanx.core.cluster.dependencies import predecessor
+from phalanx.core.cluster.environments import digests_of_stages
 from phalanx.core.cluster.inputs import Advance, CancelWorkflow, GiveInputs, RetryWorkflow, SubmitWorkflow
 from phalanx.core.cluster.stage_dispatch import dispatch_of_stage
 from phalanx.core.cluster.stage_inputs import FetchInputs, needs_of
@@ -48,6 +50,9 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
     no = too_many_together(state, jobs) or too_large(state, flow.user, spec_bytes(flow))
     if no is not None:
         return refuse(no, "too_many")
+    exported = digests_of_stages(flow)
+    if (refused := without_environment(state, flow.user, exported, given.environments)) is not None:
+        return refused
     for stage, answer in refused_stages(state, given):
         named = structs.replace(answer.reason, text=f"stage {stage.name}: {answer.reason.text}")
         return refuse(named, answer.kind)
@@ -61,7 +66,8 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
         number=state.next_number(),
         unapproved=workflow_needs(state, flow, given.role),
     )
-    return Decision([event], [], Accepted(flow.tasks))
+    kept = environments_kept(state, flow.user, exported, given.environments, now)
+    return Decision([*kept, event], [], Accepted(flow.tasks))
 
 
 def refused_stages(state: ClusterState, given: SubmitWorkflow) -> Iterator[tuple[Stage, Refused]]:
