@@ -6,8 +6,9 @@ from pathlib import Path
 from threading import Event, Thread
 
 from phalanx.clock import SystemClock
-from phalanx.errors import Conflict, PhalanxError
+from phalanx.errors import BadRequest, Conflict, PhalanxError
 from tests.support.real_cluster import RealCluster, a_real_cluster
+from tests.support.terminal import run_phalanx
 from tests.support.waiting import wait_until
 
 JOBS = 12
@@ -120,7 +121,18 @@ def another_limit(cluster: RealCluster) -> None:
     for job in (long, short):
         cluster.wait_task(job, "Running")
     client.update(long, time_limit="none")
-    client.update(short, time_limit="1s")
+    began = client.task(short).started_at or 0.0
+    wait_until(lambda: SystemClock().now() > began + 1.0, 20.0, "a second has passed")
+    refused = run_phalanx(cluster, "update", short, "--time-limit", "1")
+    assert refused.returncode == BadRequest.exit_code
+    assert "--time-limit 1 is 1 second; write 1m for minutes" in refused.stderr.decode()
+    assert (
+        "1 running task would end at once, as Failed: the time limit of 1.0s has passed"
+        in refused.stderr.decode()
+    )
+    assert client.task(short).status == "Running"
+    for words in (("2h",), ("1s", "--yes")):
+        assert run_phalanx(cluster, "update", short, "--time-limit", *words).returncode == 0
     assert cluster.wait_task(short, "Failed").reason == "timeout"
     began = client.task(long).started_at or 0.0
     wait_until(lambda: SystemClock().now() > began + 3.0, 20.0, "its first limit is over")

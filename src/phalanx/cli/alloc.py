@@ -18,6 +18,7 @@ import typer
 from msgspec.structs import replace
 
 from phalanx.api.schema.exports import NONE
+from phalanx.cli.command_words import tell_bare_seconds
 from phalanx.cli.exec import KEYS, KeysOption, request_of, run_in
 from phalanx.cli.labels import label
 from phalanx.cli.output import note
@@ -68,7 +69,11 @@ def alloc(
     options: SubmitOptions,
     time: Annotated[
         str | None,
-        typer.Option("--time", help="Give the resources back after this long: the same as --time-limit."),
+        typer.Option(
+            "--time",
+            help="Give the resources back after this long: the same as --time-limit.",
+            callback=tell_bare_seconds,
+        ),
     ] = None,
     no_shell: Annotated[
         bool,

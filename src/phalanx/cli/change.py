@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from phalanx.api.schema.jobs import JobView
+from phalanx.cli.command_words import tell_bare_seconds
 from phalanx.cli.job import IdsArgument, each_of
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, emit, moment
+from phalanx.cli.pages import collected
 from phalanx.cli.session import session
-from phalanx.core.model.amounts import describe_seconds, plural
+from phalanx.clock import SystemClock
+from phalanx.core.model.amounts import describe_seconds, parse_seconds, plural
 from phalanx.errors import BadRequest
+
+if TYPE_CHECKING:
+    from phalanx.client.client import Client
+
+RUNNING_MAX = 1000  # running tasks that are looked at before a time limit is changed
 
 
 def hold(
@@ -52,7 +61,10 @@ def update(  # noqa: PLR0913, PLR0917 - its options
     priority: Annotated[int | None, typer.Option(help="New priority.")] = None,
     time_limit: Annotated[
         str | None,
-        typer.Option(help="Another time limit, counted from the start of each task; none = no limit."),
+        typer.Option(
+            help="Another time limit, counted from the start of each task: 90s, 1h30m, none; a number is seconds.",
+            callback=tell_bare_seconds,
+        ),
     ] = None,
     queue: Annotated[
         str | None, typer.Option("-q", "--queue", help="Another queue, for a job that holds no place.")
@@ -67,6 +79,9 @@ def update(  # noqa: PLR0913, PLR0917 - its options
     if_revision: Annotated[
         int | None, typer.Option(help="Only if its settings are at this revision, shown by `show`.")
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Also if running tasks end at once by the new time limit.")
+    ] = False,
     output: OutputOption = None,
 ) -> int:
     """Change the settings of jobs that have not ended.
@@ -88,10 +103,36 @@ def update(  # noqa: PLR0913, PLR0917 - its options
     if if_revision is not None:
         fields["if_revision"] = if_revision
     client = here.client()
-    views, code = each_of(lambda id: client.update(id, **fields), ids)
+
+    def changed(id: str) -> JobView:
+        if time_limit is not None and not yes:
+            _refuse_passed(client, id, time_limit)
+        return client.update(id, **fields)
+
+    views, code = each_of(changed, ids)
     lines = [f"{label(each)}: {_settings(each)}" for each in views]
     emit(views, here.output(output), [label(each) for each in views], lambda _wide: lines)
     return code
+
+
+def _refuse_passed(client: Client, id: str, time_limit: str) -> None:
+    """Refuse a time limit that running tasks have passed already: they would end at once."""
+    try:
+        limit_s = parse_seconds(time_limit)
+    except ValueError:
+        return  # none, or what the coordinator refuses
+    tasks, more = collected(partial(client.tasks, id, status="Running"), RUNNING_MAX)
+    oldest = min((task.started_at for task in tasks if task.started_at is not None), default=None)
+    now = SystemClock().now()
+    passed = sum(task.started_at is not None and task.started_at + limit_s <= now for task in tasks)
+    if oldest is None or not passed:
+        return
+    count = plural(passed, "running task") if not more else f"{passed} or more running tasks"
+    raise BadRequest(
+        f"{id}: {count} would end at once, as Failed: the time limit of {describe_seconds(limit_s)} has passed"
+        f" ({'it has run' if passed == 1 else 'the longest has run'} for {describe_seconds(now - oldest)})",
+        hint="give --yes if that is meant, or a longer --time-limit",
+    )
 
 
 def _settings(job: JobView) -> str:

@@ -15,15 +15,15 @@ import typer
 
 from phalanx.cli.output import note, tell_error
 from phalanx.cli.script_lines import tell_directives
-from phalanx.core.model.amounts import describe_bytes, parse_bytes
+from phalanx.core.model.amounts import describe_bytes, parse_bytes, plural
 from phalanx.errors import PhalanxError
 
 _ARRAY_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+MINUTE_S = 60
 _TWO_NUMBERS = re.compile(r"([0-9]{1,4}):([0-9]{2})")
 _DECIMAL = re.compile(
     r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp])", re.IGNORECASE
 )  # with a B it is clear what is meant
-BARE_SECONDS_MAX = 60  # a smaller number without a unit was likely meant as minutes
 
 
 _INTERPRETERS = {
@@ -91,15 +91,24 @@ def _is_here(word: str, folder: str, path: str | None) -> bool:
 
 
 def tell_bare_seconds(text: str | None) -> str | None:
-    """A time limit as it is. A small number alone is seconds here, and minutes elsewhere: that is said."""
-    if text is not None and text.isdecimal() and 0 < int(text[:9]) < BARE_SECONDS_MAX:
-        unit = "second" if int(text) == 1 else "seconds"
-        note(f"warning: --time-limit {text} is {int(text)} {unit}; write {text}m for minutes")
+    """A time limit as it is. A number alone is seconds here, and minutes for Slurm: that is said."""
+    if text is not None and text.strip().isdecimal() and (seconds := int(text.strip()[:9])) > 0:
+        larger = f" ({_in_words(seconds)})" if seconds >= MINUTE_S else ""
+        meant = f"{plural(seconds, 'second')}{larger}; write {seconds}m for minutes"
+        note(f"warning: --time-limit {text} is {meant}")
     if text is not None and (found := _TWO_NUMBERS.fullmatch(text.strip())):
         hours, minutes = (str(int(each)) for each in found.groups())
         meant = f"{hours}m{minutes}s for minutes and seconds, as Slurm reads it"
         note(f"warning: --time-limit {text} is {hours}h{minutes}m; write {meant}")
     return text
+
+
+def _in_words(seconds: int) -> str:
+    """1 hour 30 minutes."""
+    (minutes, left), parts = divmod(seconds, MINUTE_S), []
+    for count, noun in ((minutes // 60, "hour"), (minutes % 60, "minute"), (left, "second")):
+        parts += [plural(count, noun)] if count else []
+    return " ".join(parts)
 
 
 def tell_decimal_memory(text: str) -> str:

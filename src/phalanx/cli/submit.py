@@ -176,7 +176,7 @@ class SubmitOptions(Struct, kw_only=True):
     time_limit: Annotated[
         str | None,
         typer.Option(
-            help="Stop the task after this long: 90s, 1h30m, 2:30 (hours:minutes).",
+            help="Stop the task after this long: 90s, 1h30m, 2:30 (hours:minutes); a number is seconds.",
             callback=tell_bare_seconds,
         ),
     ] = None

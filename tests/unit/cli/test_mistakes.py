@@ -174,6 +174,15 @@ def test_a_file_to_plan_is_not_taken_for_a_command(cli: Cli, cluster: FakeClient
         ("submit --array=1-4 --array=5-6 -- true", "--array is given 2 times; only the last one counts"),
         ("submit --tag a=b --tag a=c -- true", "--tag a is given twice; a=c counts"),
         ("submit -m 4G -- true", "-m 4G is 3.7 GiB (powers of 1000); write 4GiB"),
+        ("submit --time-limit 59 -- true", "--time-limit 59 is 59 seconds; write 59m for minutes\n"),
+        (
+            "submit --time-limit 60 -- true",
+            "--time-limit 60 is 60 seconds (1 minute); write 60m for minutes\n",
+        ),
+        (
+            "submit --time-limit 5400 -- true",
+            "--time-limit 5400 is 5400 seconds (1 hour 30 minutes); write 5400m",
+        ),
         ("submit --time-limit 2:30 -- true", "--time-limit 2:30 is 2h30m; write 2m30s"),
         (
             "submit --nodes 2 -- true",
