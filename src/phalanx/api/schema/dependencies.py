@@ -48,6 +48,11 @@ def _after(text: str) -> After:
     return After(":".join(words), when or "ok", each)
 
 
+def after_of(kind: str, job: str) -> str | None:
+    """One of Slurm's dependencies in our words: afterok of 5 is 5, afterany 5:any; None for what we have not."""
+    return f"{job}{_OURS[kind]}" if kind in _OURS and job.isalnum() else None
+
+
 def dependency_hint(text: str) -> str:
     """How it is written here, whether Slurm's word is before or behind the job; empty if there is none."""
     words = text.split(":")
