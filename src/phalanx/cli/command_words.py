@@ -19,6 +19,11 @@ from phalanx.core.model.amounts import describe_bytes, parse_bytes, plural
 from phalanx.errors import PhalanxError
 
 _ARRAY_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+_WITH_SCRIPTS = re.compile(r"python[0-9.]*|(ba|da|z|k)?sh|perl|ruby|Rscript")
+_SHELL_CODE = re.compile(r"-\w*c")  # sh -c, bash -lc
+_INDEX_VARIABLE = re.compile(r"\S*?(\$(?:PHALANX_ARRAY_INDEX\b|\{PHALANX_ARRAY_INDEX\}))\S*")
+_TIME = re.compile(r"[0-9]+(:[0-9]{2}|[smhd])?")
+_DAY_TIME = re.compile(r"([0-9]+-)?[0-9]+:[0-9]{2}:[0-9]{2}|[0-9]+-[0-9]+(:[0-9]{2})?")
 MINUTE_S = 60
 _TWO_NUMBERS = re.compile(r"([0-9]{1,4}):([0-9]{2})")
 _DECIMAL = re.compile(
@@ -81,6 +86,34 @@ def _tell_missing(words: list[str], folder: str | None, variables: Mapping[str, 
     elif words and not _is_here(words[0], folder or ".", variables.get("PATH")):
         place = "in PATH here" if "/" not in words[0] else "here"
         note(f"warning: there is no {words[0]} {place}: the task fails unless its node has it")
+    elif words and (script := _script_of(words)) and not _is_here(f"./{script}", folder or ".", None):
+        note(f"warning: there is no {script} here: the task fails unless its node has it")
+
+
+def _script_of(words: list[str]) -> str:
+    """The file that an interpreter is to run, if its first argument is clearly one: python -u train.py."""
+    if not _WITH_SCRIPTS.fullmatch(Path(words[0]).name):
+        return ""
+    first = next((word for word in words[1:] if not word.startswith("-") or word in {"-c", "-m"}), "")
+    return first if Path(first).suffix in _INTERPRETERS and not first.startswith("/") else ""
+
+
+def tell_literal_index(words: list[str]) -> None:
+    """Without a shell nothing fills in variables: the program gets the text as it stands."""
+    for number, word in enumerate(words):
+        if _SHELL_CODE.fullmatch(word):
+            return
+        if number and (found := _INDEX_VARIABLE.fullmatch(word)):
+            text = f"{found[1]} reaches the program as it stands, since no shell reads it"
+            note(f"warning: {text}; {{i}} is the index of the task")
+            return
+
+
+def refuse_number_after(words: list[str], after: Sequence[str]) -> None:
+    """`--after 10 20` would run a program called 20."""
+    if after and words and words[0].isdecimal() and which(words[0]) is None:
+        text = f"{words[0]} is no program: write --after {after[-1]} --after {words[0]} -- CMD"
+        raise typer.BadParameter(text, param_hint="--after")
 
 
 def _is_here(word: str, folder: str, path: str | None) -> bool:
@@ -157,6 +190,10 @@ def check_nodes(names: Sequence[str], targets: Sequence[str]) -> None:
         if "," in target and ":" not in target:  # n1:0::0,1 is a node and two of its GPUs
             words = " ".join(f"-t {each}" for each in target.split(",") if each)
             raise typer.BadParameter(f"{target!r} is not one node: write {words}", param_hint="-t")
+        if _DAY_TIME.fullmatch(target):
+            raise typer.BadParameter(f"{target!r} is no target; a time is --time-limit", param_hint="-t")
+        if _TIME.fullmatch(target):
+            note(f"warning: -t {target} is a target, the node {target.split(':')[0]}; a time is --time-limit")
     for name in filter(str.isdecimal, names):
         note(
             f"warning: --nodes {name} is a name; {name} tasks on different nodes are --tasks {name} --spread"

@@ -56,6 +56,8 @@ def with_options(form: type[Struct], hidden: Sequence[str] = ()) -> Callable[[F]
             try:
                 return command(options=options, **given)
             except PhalanxError as error:  # of the API, which has other names for some options
+                if error.detail.startswith(tuple(_files(options))):
+                    raise
                 error.detail = FIELD.sub(
                     lambda found: FLAGS[found[1]] + found[2].replace(".", " "), error.detail
                 )
@@ -67,6 +69,12 @@ def with_options(form: type[Struct], hidden: Sequence[str] = ()) -> Callable[[F]
         return called  # type: ignore[return-value]
 
     return given_options
+
+
+def _files(options: Struct) -> list[str]:
+    """The files that options name, such as params.csv: an error that begins so is about the file."""
+    values = structs.asdict(options).values()
+    return [value for value in values if isinstance(value, str) and "." in value]
 
 
 def _hidden(annotated: Any) -> Any:

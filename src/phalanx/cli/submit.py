@@ -20,8 +20,10 @@ from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.cli.command_words import (
     check_nodes,
     check_words,
+    refuse_number_after,
     tell_bare_seconds,
     tell_decimal_memory,
+    tell_literal_index,
     tell_lone_range,
     tell_missing,
 )
@@ -256,6 +258,9 @@ class SubmitOptions(Struct, kw_only=True):
         env = given_variables(self.env, self.env_file)
         if not self.image:
             tell_missing([] if self.shell else words, folder, exported | env)
+        refuse_number_after(words, self.after or [])
+        if not self.shell:
+            tell_literal_index(words)
         tell_decimal_memory(self.memory)
         return SubmitRequest(
             command=[] if self.shell else words,

@@ -75,6 +75,9 @@ from tests.support.fake_client import ID, Cli, FakeClient
         ("ps waiting", "phalanx ps -s pending"),
         ("submit -o x.log -- true", "phalanx logs ID, which has the output"),
         ("submit -e x.err -- true", "phalanx logs ID has the output"),
+        ("submit -t 1:00:00 -- true", "'1:00:00' is no target; a time is --time-limit"),
+        ("submit --after 10 20 -- true", "20 is no program: write --after 10 --after 20 -- CMD"),
+        ("submit --from-csv params.csv -- true {lr}", "params.csv cannot be read"),
         ("apply --dry-run -f job.yaml", "use phalanx plan -f FILE"),
         ("hold --all", "phalanx ps -o name"),
         ("wait --all", "phalanx ps -m -o name"),
@@ -190,6 +193,14 @@ def test_a_file_to_plan_is_not_taken_for_a_command(cli: Cli, cluster: FakeClient
         ),
         ("submit -- pyhton train.py", "there is no pyhton in PATH here"),
         ("submit ./nofile.sh", "there is no ./nofile.sh here"),
+        ("submit -- bash -e ./trian.sh", "there is no ./trian.sh here"),
+        ("submit -- sh trian.sh x.py", "there is no trian.sh here: the task fails unless its node has it\n"),
+        (
+            "submit --array 1-2 -- echo --seed=$PHALANX_ARRAY_INDEX",
+            "$PHALANX_ARRAY_INDEX reaches the program as it stands, since no shell reads it; {i} is the index",
+        ),
+        ("submit -t 60 -- true", "-t 60 is a target, the node 60; a time is --time-limit\n"),
+        ("submit -t 1:30 -- true", "-t 1:30 is a target, the node 1; a time is --time-limit\n"),
         ("submit --cwd /nonexistent true", "there is no folder /nonexistent here"),
     ],
 )
@@ -208,6 +219,10 @@ def test_what_may_not_be_meant_is_accepted_with_one_warning(
         "submit --image busybox -- pyhton",
         "submit --shell -- x;y",
         "submit -e PATH=/nowhere:/bin:/usr/bin -- true",
+        "submit --array 1-2 -- sh -c echo_$PHALANX_ARRAY_INDEX",
+        "submit -- sh -c trian.sh",
+        "submit -- sh train-{i}.sh",
+        "submit -t n1:0::0 -- true",
     ],
 )
 def test_what_is_clear_has_no_warning(cli: Cli, cluster: FakeClient, line: str):
