@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
 
 from msgspec import structs
 
@@ -72,15 +73,29 @@ class SealedJobs:
         """A workflow whose stages name the environment it came with, sealed: all but the programs of task types,
         which the operator declared. What the stages name themselves stays as their file has it.
         """
+        taken = accepted(exported, self._never)
+        if not taken:
+            return made, {}
         kept: dict[str, bytes] = {}
-        if not accepted(exported, self._never):
-            return made, kept
+
+        @cache  # two at the most, for thousands of stages
+        def digest_of(in_image: bool) -> str:
+            outer = inside_image(taken) if in_image else taken
+            if not outer:
+                return ""
+            digest, sealed = self._keys.seal(made.user, TaskEnvironment(outer, {}))
+            kept[digest] = sealed
+            return digest
+
+        def closed(group: Group) -> Group:
+            digest = digest_of(bool(group.command.image))
+            return structs.replace(group, command=structs.replace(group.command, environment=digest))
+
         stages = []
         for stage, written in zip(made.stages, spec.stages, strict=True):
             job = stage.job
             if any(group.command or group.shell for group in written.job.groups):
-                job, new = self.sealed(job, exported, with_env=False)
-                kept |= new
+                job = structs.replace(job, groups=tuple(map(closed, job.groups)))
             stages.append(structs.replace(stage, job=job))
         return structs.replace(made, stages=tuple(stages)), kept
 
