@@ -23,7 +23,7 @@ def finished(cluster: FakeClient, code: int = 0, attempts: int = 1) -> None:
 def test_output_and_code_are_the_tasks_own(cli: Cli, cluster: FakeClient):
     cluster.output = {"stdout": [b"one\n", b"two\x1b[0m\n"], "stderr": [b"oh\n"]}
     finished(cluster, code=7)
-    said = cli("run", "--gpus", "1", "--", "python", "x.py")
+    said = cli("run", "--gpus", "1", "--", "python", "-c", "1")
     assert (said.code, said.out) == (7, "one\ntwo\x1b[0m\n")
     assert set(said.err.splitlines()) == {"oh", f"{ID} Failed: exited"}
 
