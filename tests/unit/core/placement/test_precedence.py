@@ -265,7 +265,8 @@ def test_a_plan_looks_at_each_user_a_few_times(monkeypatch: pytest.MonkeyPatch):
     assert looks < 20 * 200
 
 
-def test_a_gang_of_a_user_who_holds_a_little_for_ever_has_its_turn():
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_gang_of_a_user_who_holds_a_little_for_ever_has_its_turn(beside: bool):
     """Before others who hold nothing when they come, one after another, once it has waited for some time."""
     cluster = fair(cores=9)
     notebook = a_job(user="olga")
@@ -273,6 +274,8 @@ def test_a_gang_of_a_user_who_holds_a_little_for_ever_has_its_turn():
     flood = [a_job(user=f"u{number}") for number in range(8)]
     for job in flood:
         cluster.submit(job)
+    if beside:  # one that can never start has waited longer
+        cluster.submit(a_job(user="olga", cores=64), allow_infeasible=True)
     gang = a_gang(a_group(8), user="olga")
     cluster.submit(gang)
     for number in range(200):
