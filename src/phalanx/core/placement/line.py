@@ -13,6 +13,9 @@ from phalanx.core.model.waiting import Unit, WaitingClass
 from phalanx.core.placement.precedence import FairQueue, InLine, Place, Precedence
 
 _OF_QUEUE = -1  # instead of the number of a group
+_InQueue = tuple[
+    tuple[float, float, int, int], InLine
+]  # the same place without that of the queue comes first
 
 
 class Line:
@@ -21,11 +24,11 @@ class Line:
     def __init__(self, precedence: Precedence, chances: Iterable[tuple[WaitingClass, Unit]]) -> None:
         self._precedence = precedence
         self._heap: list[tuple[float, int, int, InLine | FairQueue]] = []
-        self._fair: dict[FairQueue, list[InLine]] = {}
+        self._fair: dict[FairQueue, list[_InQueue]] = {}
         for waiting_class, unit in chances:
             found = precedence.in_line(waiting_class, unit)
             if precedence.is_fair(unit):
-                self._fair.setdefault((unit.job.queue, unit.rank[0]), []).append(found)
+                self._fair.setdefault((unit.job.queue, unit.rank[0]), []).append((found.at[2:], found))
             else:
                 self._heap.append((*unit.rank, found))
         for queue, units in self._fair.items():
@@ -44,7 +47,7 @@ class Line:
             return
         queue = unit.job.queue, unit.rank[0]
         units = self._fair.setdefault(queue, [])
-        heappush(units, found)
+        heappush(units, (found.at[2:], found))
         if len(units) == 1:
             heappush(self._heap, (queue[1], self._precedence.oldest(queue), _OF_QUEUE, queue))
 
@@ -56,18 +59,20 @@ class Line:
                 return first, self._next()
             units = self._fair[first]
             if (oldest := self._precedence.oldest(first)) == came:
-                _, waiting_class, unit = heappop(units)
+                _, (_, waiting_class, unit) = heappop(units)
                 found = self._precedence.in_line(waiting_class, unit)
                 if not units:
                     return found, self._next()
-                if found.at[2:] <= units[0].at[2:]:
+                if found.at[2:] <= units[0][0]:
                     heappush(self._heap, (urgency, oldest, _OF_QUEUE, first))
                     return found, self._next()
-                heappush(units, found)  # its user has been given something since it was put there
+                heappush(
+                    units, (found.at[2:], found)
+                )  # its user has been given something since it was put there
             heappush(self._heap, (urgency, oldest, _OF_QUEUE, first))
 
     def _next(self) -> Place | None:
         if not self._heap:
             return None
         urgency, came, _, first = self._heap[0]
-        return first.at if isinstance(first, InLine) else (urgency, came, *self._fair[first][0].at[2:])
+        return first.at if isinstance(first, InLine) else (urgency, came, *self._fair[first][0][0])

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cache, cached_property
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -127,12 +127,13 @@ class Precedence:
 
     @cached_property
     def _longest(self) -> dict[QueueUser, int]:
-        """Of each user the class that has waited the longest, of those that could run at all."""
+        """Of each user the class that has waited the longest, of those that some node could take if it were empty."""
         found: dict[QueueUser, tuple[float, int]] = {}
+        could_ever = cache(self._nodes.could_ever)
         for kind in self.waiting.classes.values() if self._fair else ():
-            whose, note = kind.units[kind.ranks[0]].job.queue_user, self.memory.notes.get(kind.number)
-            is_hopeless = note is not None and 0 <= note.hopeless_at == note.blocked_at
-            if whose[0] in self._fair and not is_hopeless and (known := self.memory.waits.get(kind.number)):
+            first, known = kind.units[kind.ranks[0]], self.memory.waits.get(kind.number)
+            if known is not None and (first.is_gang or could_ever(first.request)):
+                whose = first.job.queue_user
                 found[whose] = min(found.get(whose, (inf, 0)), (known[2], kind.number))
         return {whose: number for whose, (_, number) in found.items()}
 
