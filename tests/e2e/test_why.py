@@ -110,7 +110,7 @@ def test_the_array_has_reached_its_limit(cluster: RealCluster) -> None:
     assert reply.dominant.code == "ArrayLimit" and reply.dominant.numbers == {"limit": 1}
     number = reply.number.partition(".")[0]
     assert reply.fix is not None and reply.fix.command == f"phalanx update {number} --limit 2"
-    cluster.client.update(job, limit=2)
+    cluster.client.update(job, at_once=2)
     cluster.wait_task(f"{job}.2", "Running")
 
 
