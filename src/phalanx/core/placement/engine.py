@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator
-from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from phalanx.core.model.job import JobId
@@ -21,6 +20,7 @@ from phalanx.core.model.waiting import Ask, Block, Rank, Unit, WaitingClass, Wai
 from phalanx.core.placement.dispatch import Dispatcher, is_dispatched, place_by_mode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
+from phalanx.core.placement.line import Line
 from phalanx.core.placement.node_limits import counted, is_too_much, spot_within, which_limit
 from phalanx.core.placement.precedence import InLine, Place, Precedence
 from phalanx.core.placement.preempt.make_room import make_most_room
@@ -47,10 +47,10 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     with turn.draft:
         try:
             while line and not turn.is_over:
-                _, waiting_class, unit = heappop(line)
-                going_on = turn.serve(waiting_class, unit.rank, line[0].at if line else None)
+                (_, waiting_class, unit), until = line.pop()
+                going_on = turn.serve(waiting_class, unit.rank, until)
                 if going_on is not None:
-                    heappush(line, turn.precedence.in_line(waiting_class, going_on))
+                    line.push(waiting_class, going_on)
                 else:
                     turn.precedence.over(waiting_class)
             is_cut = turn.is_over
@@ -101,8 +101,8 @@ class _Pass:
         """The pass is long enough, with the tasks that queue in lanes."""
         return self.draft.size >= self._policy.placements_max
 
-    def line(self, classes: dict[Hashable, WaitingClass]) -> list[InLine]:
-        """The first of every class that may have a chance, as a heap; the others have found no room already."""
+    def line(self, classes: dict[Hashable, WaitingClass]) -> Line:
+        """The first of every class that may have a chance; the others have found no room already."""
         chances: list[tuple[WaitingClass, Unit]] = []
         others: list[tuple[Block, tuple[WaitingClass, Unit]]] = []
         notes, gain = self.memory.notes, self._gain
@@ -125,8 +125,7 @@ class _Pass:
         in_line = self.precedence.in_line
         self._capped = [in_line(*each) for by, each in others if by in (Block.QUOTA, Block.USER)]
         self.front.begin([in_line(*each) for by, each in others if by is Block.ROOM])
-        heapify(line := [in_line(*each) for each in chances])
-        return line
+        return Line(self.precedence, chances)
 
     def serve(self, waiting_class: WaitingClass, rank: Rank, until: Place | None) -> Unit | None:
         """Place units of one class. Returns where to go on when another class has had its turn, if anywhere."""
