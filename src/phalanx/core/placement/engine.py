@@ -20,13 +20,13 @@ from phalanx.core.model.waiting import Ask, Block, Rank, Unit, WaitingClass, Wai
 from phalanx.core.placement.dispatch import Dispatcher, is_dispatched, place_by_mode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
-from phalanx.core.placement.line import Line
 from phalanx.core.placement.node_limits import counted, is_too_much, spot_within, which_limit
 from phalanx.core.placement.precedence import InLine, Place, Precedence
 from phalanx.core.placement.preempt.make_room import make_most_room
 from phalanx.core.placement.prefetch import is_placed_whole, prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
 from phalanx.core.placement.spread import KnownSpots, Spots
+from phalanx.core.placement.turns import Turns
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
 
@@ -43,14 +43,14 @@ class PlanFailed(Exception):
 def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     """Propose placements for the units that wait, in order, and for units behind them that delay none of them."""
     turn = _Pass(snapshot, policy)
-    line = turn.line(snapshot.waiting.classes)
+    turns = turn.turns(snapshot.waiting.classes)
     with turn.draft:
         try:
-            while line and not turn.is_over:
-                (_, waiting_class, unit), until = line.pop()
+            while turns and not turn.is_over:
+                (_, waiting_class, unit), until = turns.pop()
                 going_on = turn.serve(waiting_class, unit.rank, until)
                 if going_on is not None:
-                    line.push(waiting_class, going_on)
+                    turns.push(waiting_class, going_on)
                 else:
                     turn.precedence.over(waiting_class)
             is_cut = turn.is_over
@@ -101,7 +101,7 @@ class _Pass:
         """The pass is long enough, with the tasks that queue in lanes."""
         return self.draft.size >= self._policy.placements_max
 
-    def line(self, classes: dict[Hashable, WaitingClass]) -> Line:
+    def turns(self, classes: dict[Hashable, WaitingClass]) -> Turns:
         """The first of every class that may have a chance; the others have found no room already."""
         chances: list[tuple[WaitingClass, Unit]] = []
         others: list[tuple[Block, tuple[WaitingClass, Unit]]] = []
@@ -125,7 +125,7 @@ class _Pass:
         in_line = self.precedence.in_line
         self._capped = [in_line(*each) for by, each in others if by in (Block.QUOTA, Block.USER)]
         self.front.begin([in_line(*each) for by, each in others if by is Block.ROOM])
-        return Line(self.precedence, chances)
+        return Turns(self.precedence, chances)
 
     def serve(self, waiting_class: WaitingClass, rank: Rank, until: Place | None) -> Unit | None:
         """Place units of one class. Returns where to go on when another class has had its turn, if anywhere."""

@@ -18,7 +18,7 @@ _InQueue = tuple[
 ]  # the same place without that of the queue comes first
 
 
-class Line:
+class Turns:
     """A heap of units, and for each fair queue one of its own."""
 
     def __init__(self, precedence: Precedence, chances: Iterable[tuple[WaitingClass, Unit]]) -> None:
