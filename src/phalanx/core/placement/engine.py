@@ -52,6 +52,8 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
                 going_on = turn.serve(waiting_class, unit.rank, line[0].at if line else None)
                 if going_on is not None:
                     heappush(line, turn.precedence.in_line(waiting_class, going_on))
+                else:
+                    turn.precedence.over(waiting_class)
             is_cut = turn.is_over
             turn.prefetch()
         except Exception as error:
@@ -69,10 +71,8 @@ class _Pass:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.draft = Draft(snapshot, policy.score)
         self.memory = snapshot.memory.copied(snapshot.waiting)
-        self.precedence = Precedence(self.draft, snapshot.waiting, self.memory)
-        self.front = Unplaced(
-            self.draft, policy, snapshot.gain, snapshot.waiting, self.memory, self.precedence
-        )
+        self.precedence = Precedence(self.draft, snapshot.waiting, self.memory, plans=True)
+        self.front = Unplaced(self.draft, policy, snapshot.gain, self.precedence)
         self._policy = policy
         self._gain = snapshot.gain
         self._now = snapshot.now
@@ -104,15 +104,14 @@ class _Pass:
 
     def line(self, classes: dict[Hashable, WaitingClass]) -> list[InLine]:
         """The first of every class that may have a chance, as a heap; the others have found no room already."""
-        line: list[InLine] = []
-        full: list[InLine] = []
+        chances: list[tuple[WaitingClass, Unit]] = []
+        others: list[tuple[Block, tuple[WaitingClass, Unit]]] = []
         notes, gain = self.memory.notes, self._gain
         now, failed = self._now, self.memory.failed
         for waiting_class in classes.values():
             if failed and failed.get(waiting_class.number, (0.0, ""))[0] > now:
                 continue
             unit, note = waiting_class.units[waiting_class.ranks[0]], notes.get(waiting_class.number)
-            in_line = self.precedence.in_line(waiting_class, unit)
             if (
                 note is None
                 or note.blocked_at != gain
@@ -120,13 +119,14 @@ class _Pass:
                 or note.blocked_by is Block.HELD
                 or (note.evict_at <= now and self._may_evict(waiting_class, unit))
             ):
-                line.append(in_line)
-            elif note.blocked_by in (Block.QUOTA, Block.USER):
-                self._capped.append(in_line)
-            elif note.blocked_by is Block.ROOM:
-                full.append(in_line)
-        self.front.begin(full)
-        heapify(line)
+                chances.append((waiting_class, unit))
+            else:
+                self.precedence.over(waiting_class)
+                others.append((note.blocked_by, (waiting_class, unit)))
+        in_line = self.precedence.in_line
+        self._capped = [in_line(*each) for by, each in others if by in (Block.QUOTA, Block.USER)]
+        self.front.begin([in_line(*each) for by, each in others if by is Block.ROOM])
+        heapify(line := [in_line(*each) for each in chances])
         return line
 
     def serve(self, waiting_class: WaitingClass, rank: Rank, until: Place | None) -> Unit | None:
@@ -141,7 +141,7 @@ class _Pass:
                 return unit
             size, block = self.draft.size, self._place(waiting_class, unit)
             if self.draft.size > size:
-                self.precedence.served(unit)
+                self.precedence.served(waiting_class, unit)
             if block is Block.TURN:
                 return unit
             if block is Block.HELD:
@@ -238,7 +238,7 @@ class _Pass:
                 return self._without(Block.ROOM, waiting_class, unit)
             if (spot := spot_for(self._snapshot, self.draft, unit, position, spot)) is None:
                 return which_limit(queues, unit)
-            self._take(unit, position, spot)
+            self._take(waiting_class, unit, position, spot)
             nodes.taken(spot[0])
             if self._gives_way(unit):
                 return Block.TURN
@@ -284,17 +284,16 @@ class _Pass:
                     return Block.HELD
             if is_too_much(self.draft.queues, unit, spot[1]):
                 return which_limit(self.draft.queues, unit)
-            self._take(unit, position, spot)
+            self._take(waiting_class, unit, position, spot)
             nodes.taken(spot[0])
             if self._gives_way(unit):
                 return Block.TURN
         return None
 
-    def _take(self, unit: WaitingGroup, position: int, spot: tuple[int, Grant]) -> None:
-        row, grant = spot
-        placement = Placement(unit.job.id, position, self.draft.nodes.names[row], grant)
-        self.draft.place(row, placement, unit.job.queue_user)
-        self.precedence.served(unit)
+    def _take(self, kind: WaitingClass, unit: WaitingGroup, position: int, spot: tuple[int, Grant]) -> None:
+        node, grant = self.draft.nodes.names[spot[0]], spot[1]
+        self.draft.place(spot[0], Placement(unit.job.id, position, node, grant), unit.job.queue_user)
+        self.precedence.served(kind, unit)
 
     def _place_gang(self, waiting_class: WaitingClass, unit: WaitingGang) -> Block | None:
         mark = self.draft.mark()

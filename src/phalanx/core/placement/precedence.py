@@ -6,11 +6,13 @@ among them. Three things keep everybody from waiting for ever:
 
 - What a user held when the last plan was made counts as well. Or the one whose task has just ended would hold as
   little as those who wait, for an instant, and have the place again.
-- Who waits counts as holding less and less, the whole cluster in `WHOLE_S`. Or a user who holds a little for ever would
-  stand behind all who come and go.
-- Of those who hold the same the one goes first who was given something the longest ago, or came first.
+- The first of a class counts as holding less the longer it waits, the whole cluster less after `WHOLE_S`. Or the gang
+  of a user who holds a little for ever would stand behind all who come and go.
+- Of those who hold the same the one goes first that has waited the longest. It waits since a plan saw it first in its
+  class, or gave it something: what was held back or at a limit meanwhile has not waited.
 
-Among the jobs of other queues all jobs of one priority of a fair queue stand where the first of them came.
+Among the jobs of other queues those of a fair queue stand where the oldest of them stands that has a chance in this
+plan: the fairest has the turn of the oldest.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import NamedTuple
 from phalanx.core.model.amounts import total
 from phalanx.core.model.job import JobId, QueueUser
 from phalanx.core.model.plan import PlanMemory, Snapshot
-from phalanx.core.model.waiting import Unit, Waiting, WaitingClass
+from phalanx.core.model.waiting import Rank, Unit, Waiting, WaitingClass
 from phalanx.core.placement.draft import Draft
 
 WHOLE_S = 4 * 3600.0
@@ -47,11 +49,19 @@ class InLine(NamedTuple):
 class Precedence:
     """Where those who wait stand. What users hold is looked up in `queues` each time."""
 
-    def __init__(self, where: Snapshot | Draft, waiting: Waiting, memory: PlanMemory) -> None:
+    def __init__(
+        self, where: Snapshot | Draft, waiting: Waiting, memory: PlanMemory, *, plans: bool = False
+    ) -> None:
+        """`plans`: a plan begins, whose memory this is; otherwise it is only read."""
         self._nodes, self._queues, self._now = where.nodes, where.queues, where.now
-        self._waiting, self._memory = waiting, memory
+        self.waiting, self.memory = waiting, memory
         self._fair = where.queues.fair
-        self._first: dict[tuple[str, float], int] = {}
+        self._came: dict[
+            tuple[str, float], list[tuple[int, int]]
+        ] = {}  # arrivals and classes, the last first
+        self._over: set[int] = set()  # classes that have no further chance in this plan
+        if plans:
+            self._begin()
 
     def is_fair(self, unit: Unit) -> bool:
         """Whether what its user holds counts."""
@@ -62,30 +72,65 @@ class Precedence:
         urgency, arrival, number = unit.rank
         if unit.job.queue not in self._fair:
             return urgency, arrival, 0.0, 0.0, 0, number
-        whose = unit.job.queue_user
-        since = max(self._memory.served.get(whose, 0.0), unit.job.submitted_at)
-        part = max(0.0, self._part(whose) - max(0.0, self._now - since) / WHOLE_S)
-        return urgency, self._came(unit.job.queue, urgency), part, since, arrival, number
+        since = self._since(unit)
+        part = max(0.0, self._part(unit.job.queue_user) - (self._now - since) / WHOLE_S)
+        return urgency, self._oldest(unit), part, since, arrival, number
 
     def in_line(self, waiting_class: WaitingClass, unit: Unit) -> InLine:
         """Where it stands now, with itself."""
         return InLine(self.place(unit), waiting_class, unit)
 
-    def served(self, unit: Unit) -> None:
-        """It is given a place in this plan."""
-        if unit.job.queue in self._fair:
-            self._memory.served[unit.job.queue_user] = self._now
+    def served(self, waiting_class: WaitingClass, unit: Unit) -> None:
+        """It is given a place in this plan, and what is left of it waits from now on."""
+        if self.is_fair(unit):
+            self.memory.waits[waiting_class.number] = self._wait(unit)
+
+    def over(self, waiting_class: WaitingClass) -> None:
+        """It has no further chance in this plan."""
+        if self._fair:
+            self._over.add(waiting_class.number)
 
     def remember(self) -> None:
-        """What those who wait hold at the end of a plan. Of others nothing need be known."""
+        """What users of fair queues hold at the end of a plan."""
+        held = self._queues.used_by.items()
+        self.memory.held = {whose: tuple(has) for whose, has in held if whose[0] in self._fair}
+
+    def _begin(self) -> None:
+        """Whoever is the first of a class for the first time waits from now on."""
         if not self._fair:
-            self._memory.served, self._memory.held = {}, {}
+            self.memory.waits = {}
             return
-        firsts = (kind.units[kind.ranks[0]].job.queue_user for kind in self._waiting.classes.values())
-        waiting = {whose for whose in firsts if whose[0] in self._fair}
-        served, held = self._memory.served, self._queues.used_by
-        self._memory.served = {whose: served[whose] for whose in waiting if whose in served}
-        self._memory.held = {whose: tuple(held[whose]) for whose in waiting if whose in held}
+        waits = {}
+        for kind in self.waiting.classes.values():
+            if self.is_fair(first := kind.units[kind.ranks[0]]):
+                known = self.memory.waits.get(kind.number)
+                is_same = known is not None and known[:2] == (first.rank, self.waiting.entry(first.rank))
+                waits[kind.number] = known if known is not None and is_same else self._wait(first)
+        self.memory.waits = waits
+
+    def _wait(self, unit: Unit) -> tuple[Rank, int, float]:
+        return unit.rank, self.waiting.entry(unit.rank), self._now
+
+    def _since(self, unit: Unit) -> float:
+        """Since when it waits; others of its class than the first wait from when they are."""
+        kind = self.waiting.class_of(unit)
+        known = None if kind is None else self.memory.waits.get(kind.number)
+        return known[2] if known is not None and known[0] == unit.rank else self._now
+
+    def _oldest(self, unit: Unit) -> int:
+        """The arrival of the oldest of its queue and urgency that has a chance in this plan; if none has, its own."""
+        key = unit.job.queue, unit.rank[0]
+        if (line := self._came.get(key)) is None:
+            line = self._came[key] = self._line_of(*key)
+        while line and line[-1][1] in self._over:
+            line.pop()
+        return line[-1][0] if line else unit.rank[1]
+
+    def _line_of(self, queue: str, urgency: float) -> list[tuple[int, int]]:
+        kinds = self.waiting.classes.values()
+        mine = [kind for kind in kinds if kind.units[kind.ranks[0]].job.queue == queue]
+        found = [(rank[1], kind.number) for kind in mine if (rank := kind.first_of(urgency)) is not None]
+        return sorted(found, reverse=True)
 
     def ahead(self, unit: Unit, waiting: Iterable[tuple[Unit, int]], own: int) -> Counter[JobId]:
         """How many tasks of each other job go before this one, behind so many of its own job. As many of each wait."""
@@ -133,22 +178,13 @@ class Precedence:
     def _part(self, whose: QueueUser) -> float:
         """The part of the cluster that a user's tasks hold in a queue, or held when the last plan was made."""
         now = self._part_of(self._queues.used_by.get(whose, _NOTHING))
-        return max(now, self._part_of(before)) if (before := self._memory.held.get(whose)) else now
+        return max(now, self._part_of(before)) if (before := self.memory.held.get(whose)) else now
 
     def _part_of(self, held: list[int] | tuple[int, ...]) -> float:
         return max(
             min(1.0, has / whole) if whole else 0.0
             for has, whole in zip(held[_MEASURED], self._whole, strict=True)
         )
-
-    def _came(self, queue: str, urgency: float) -> int:
-        """When the first job with this urgency came that waits in a queue."""
-        if (found := self._first.get((queue, urgency))) is None:
-            kinds = self._waiting.classes.values()
-            mine = (kind for kind in kinds if kind.units[kind.ranks[0]].job.queue == queue)
-            ranks = (kind.first_of(urgency) for kind in mine)
-            found = self._first[queue, urgency] = min((rank[1] for rank in ranks if rank), default=0)
-        return found
 
     @cached_property
     def _whole(self) -> list[int]:

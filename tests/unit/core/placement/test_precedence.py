@@ -185,6 +185,54 @@ def test_every_user_has_as_many_turns(places: int, users: int):
     assert max(turns) - min(turns) <= places + 1, turns
 
 
+def test_an_array_at_its_limit_has_not_waited():
+    """Between two of its tasks nobody of it is in the queue, and what its user held is known nevertheless."""
+    cluster = fair(cores=1)
+    flood = a_job(array="1-200%1", user="bob")
+    cluster.submit(flood)
+    cluster.now += 60.0
+    late = a_job(user="olga")
+    cluster.submit(late)
+    end_one(cluster, flood)
+    assert cluster.status(late) == Status.ASSIGNED
+
+
+def test_a_job_that_never_starts_does_not_bring_its_queue_before_others():
+    cluster = fair(cores=4)
+    cluster.give(SetQuota("lab", Quota()))
+    cluster.submit(a_job(user="eve", cores=64), allow_infeasible=True)
+    for _ in range(6):
+        cluster.submit(a_job(user="ann"))
+    other = a_job(user="lea", queue="lab")
+    cluster.submit(other)
+    for _ in range(10):
+        end_oldest(cluster)
+        cluster.submit(a_job(user="ann"))
+    assert cluster.status(other) != Status.PENDING
+
+
+def test_small_tasks_of_its_user_do_not_take_the_turn_of_a_gang():
+    cluster = a_cluster(n1={"cores": 16, "gpus": 8}, n2={"cores": 8})
+    cluster.give(SetQuota(DEFAULT, FAIR))
+    cluster.submit(a_job("n2", user="olga"))
+    small = a_job(array="1-5000%4", user="olga", exclude=("n1",))
+    cluster.submit(small)
+    for number in range(4):
+        cluster.submit(a_job(user=f"u{number}", gpus=2))
+    gang = a_gang(a_group(4, gpus=2), user="olga")
+    cluster.submit(gang)
+    for number in range(600):
+        key = next(key for key in cluster.state.nodes["n2"].attempts if key[0] == small.id)
+        cluster.started("n2", key)
+        cluster.ended("n2", key)
+        cluster.submit(a_job(user=f"v{number}", gpus=2))
+        cluster.now += 20.0
+        end_oldest(cluster)
+        if started(cluster, gang):
+            break
+    assert started(cluster, gang) == 4
+
+
 def test_a_gang_of_a_user_who_holds_a_little_for_ever_has_its_turn():
     """Before others who hold nothing when they come, one after another, once it has waited for some time."""
     cluster = fair(cores=9)

@@ -276,19 +276,10 @@ def _tenants_on(draft: Draft, row: int) -> list[Tenant]:
 class Unplaced:
     """The units that found no room, in order. The first of them that could ever run is the head."""
 
-    def __init__(
-        self,
-        draft: Draft,
-        policy: Policy,
-        gain: int,
-        waiting: Waiting,
-        memory: PlanMemory,
-        precedence: Precedence,
-    ) -> None:
+    def __init__(self, draft: Draft, policy: Policy, gain: int, precedence: Precedence) -> None:
         self._draft = draft
         self._precedence = precedence
-        self._waiting = waiting
-        self._memory = memory
+        self._waiting, self._memory = precedence.waiting, precedence.memory
         self._policy = policy
         self._gain = gain
         self._line: list[InLine] = []
