@@ -397,6 +397,4 @@ class NamedView(Struct):
     name: str
     id: str
     number: int = 0  # of the job, if it was named by its name
-    namesakes: list[
-        int
-    ] = []  # the numbers of its user's jobs of this name that are in memory, itself among them
+    namesakes: list[int] = []  # the numbers of all jobs of its user with this name that are in memory

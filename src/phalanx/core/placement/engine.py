@@ -20,13 +20,13 @@ from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Ask, Block, Rank, Unit, WaitingClass, WaitingGang, WaitingGroup
 from phalanx.core.placement.dispatch import Dispatcher, is_dispatched, place_by_mode
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.failed_nodes import spot_for
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
 from phalanx.core.placement.node_limits import counted, is_too_much, which_limit
 from phalanx.core.placement.precedence import InLine, Place, Precedence
 from phalanx.core.placement.preempt.make_room import make_most_room
 from phalanx.core.placement.prefetch import is_placed_whole, prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
+from phalanx.core.placement.retry_nodes import spot_for
 from phalanx.core.placement.spread import KnownSpots, Spots
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
