@@ -108,9 +108,10 @@ def test_the_array_has_reached_its_limit(cluster: RealCluster) -> None:
     job = cluster.client.submit(array="1-4%1", command=LONG).task_ids[0]
     reply = cluster.client.why(f"{job}.3")
     assert reply.dominant.code == "ArrayLimit" and reply.dominant.numbers == {"limit": 1}
-    assert reply.fix is not None and "%" in reply.fix.text
-    wider = cluster.client.submit(array="1-4%4", command=LONG).task_ids[0]
-    cluster.wait_task(f"{wider}.4", "Running")
+    number = reply.number.partition(".")[0]
+    assert reply.fix is not None and reply.fix.command == f"phalanx update {number} --limit 2"
+    cluster.client.update(job, at_once=2)
+    cluster.wait_task(f"{job}.2", "Running")
 
 
 def test_it_failed_and_waits_for_its_retry(cluster: RealCluster) -> None:

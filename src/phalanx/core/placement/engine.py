@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator
-from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from phalanx.core.model.job import JobId
@@ -28,6 +27,7 @@ from phalanx.core.placement.prefetch import is_placed_whole, prefetch, prefetch_
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
 from phalanx.core.placement.retry_nodes import spot_for
 from phalanx.core.placement.spread import KnownSpots, Spots
+from phalanx.core.placement.turns import Turns
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
 
@@ -44,14 +44,14 @@ class PlanFailed(Exception):
 def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     """Propose placements for the units that wait, in order, and for units behind them that delay none of them."""
     turn = _Pass(snapshot, policy)
-    line = turn.line(snapshot.waiting.classes)
+    turns = turn.turns(snapshot.waiting.classes)
     with turn.draft:
         try:
-            while line and not turn.is_over:
-                _, waiting_class, unit = heappop(line)
-                going_on = turn.serve(waiting_class, unit.rank, line[0].at if line else None)
+            while turns and not turn.is_over:
+                (_, waiting_class, unit), until = turns.pop()
+                going_on = turn.serve(waiting_class, unit.rank, until)
                 if going_on is not None:
-                    heappush(line, turn.precedence.in_line(waiting_class, going_on))
+                    turns.push(waiting_class, going_on)
                 else:
                     turn.precedence.over(waiting_class)
             is_cut = turn.is_over
@@ -102,8 +102,8 @@ class _Pass:
         """The pass is long enough, with the tasks that queue in lanes."""
         return self.draft.size >= self._policy.placements_max
 
-    def line(self, classes: dict[Hashable, WaitingClass]) -> list[InLine]:
-        """The first of every class that may have a chance, as a heap; the others have found no room already."""
+    def turns(self, classes: dict[Hashable, WaitingClass]) -> Turns:
+        """The first of every class that may have a chance; the others have found no room already."""
         chances: list[tuple[WaitingClass, Unit]] = []
         others: list[tuple[Block, tuple[WaitingClass, Unit]]] = []
         notes, gain = self.memory.notes, self._gain
@@ -126,8 +126,7 @@ class _Pass:
         in_line = self.precedence.in_line
         self._capped = [in_line(*each) for by, each in others if by in (Block.QUOTA, Block.USER)]
         self.front.begin([in_line(*each) for by, each in others if by is Block.ROOM])
-        heapify(line := [in_line(*each) for each in chances])
-        return line
+        return Turns(self.precedence, chances)
 
     def serve(self, waiting_class: WaitingClass, rank: Rank, until: Place | None) -> Unit | None:
         """Place units of one class. Returns where to go on when another class has had its turn, if anywhere."""

@@ -6,8 +6,9 @@ among them. Three things keep everybody from waiting for ever:
 
 - What a user held when the last plan was made counts as well. Or the one whose task has just ended would hold as
   little as those who wait, for an instant, and have the place again.
-- The first of a class counts as holding less the longer it waits, the whole cluster less after `WHOLE_S`. Or the gang
-  of a user who holds a little for ever would stand behind all who come and go.
+- What has waited the longest of all that a user has there counts as if he held less the longer it waits, the whole
+  cluster less after `WHOLE_S`, and then the next one from the start. Or the gang of a user who holds a little for ever
+  would stand behind all who come and go.
 - Of those who hold the same the one goes first that has waited the longest. It waits since a plan saw it first in its
   class, or gave it something: what was held back or at a limit meanwhile has not waited.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cache, cached_property
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -33,9 +34,12 @@ WHOLE_S = 4 * 3600.0
 _MEASURED = slice(1, 4)  # of a quota's rows: cores, memory, GPUs
 _NOTHING = (0, 0, 0, 0)
 _ROUNDING = 1e-9
-_ALL = 1 << 62
+_ALL = _LAST = 1 << 62
 # Urgency and arrival, of its queue if that is fair; part, since when it waits, and arrival and number of its own.
 Place = tuple[float, int, float, float, int, int]
+
+
+FairQueue = tuple[str, float]  # a queue with a fair order, and those of one urgency in it
 
 
 class InLine(NamedTuple):
@@ -72,9 +76,21 @@ class Precedence:
         urgency, arrival, number = unit.rank
         if unit.job.queue not in self._fair:
             return urgency, arrival, 0.0, 0.0, 0, number
-        since = self._since(unit)
-        part = max(0.0, self._part(unit.job.queue_user) - (self._now - since) / WHOLE_S)
-        return urgency, self._oldest(unit), part, since, arrival, number
+        came = self.oldest((unit.job.queue, urgency))
+        since, is_longest = self._since(unit)
+        part, whose = self._part(unit.job.queue_user), unit.job.queue_user
+        if is_longest:
+            waited_s = self._now - max(since, self.memory.forgiven.get(whose, 0.0))
+            part = max(0.0, part - waited_s / WHOLE_S)
+        return urgency, arrival if came == _LAST else came, part, since, arrival, number
+
+    def oldest(self, queue: FairQueue) -> int:
+        """The arrival of the oldest of a fair queue that has a chance in this plan; the last there is if none has."""
+        if (line := self._came.get(queue)) is None:
+            line = self._came[queue] = self._line_of(*queue)
+        while line and line[-1][1] in self._over:
+            line.pop()
+        return line[-1][0] if line else _LAST
 
     def in_line(self, waiting_class: WaitingClass, unit: Unit) -> InLine:
         """Where it stands now, with itself."""
@@ -84,6 +100,8 @@ class Precedence:
         """It is given a place in this plan, and what is left of it waits from now on."""
         if self.is_fair(unit):
             self.memory.waits[waiting_class.number] = self._wait(unit)
+            if self._longest.get(unit.job.queue_user) == waiting_class.number:
+                self.memory.forgiven[unit.job.queue_user] = self._now
 
     def over(self, waiting_class: WaitingClass) -> None:
         """It has no further chance in this plan."""
@@ -97,34 +115,41 @@ class Precedence:
 
     def _begin(self) -> None:
         """Whoever is the first of a class for the first time waits from now on."""
-        if not self._fair:
-            self.memory.waits = {}
-            return
-        waits = {}
-        for kind in self.waiting.classes.values():
+        waits: dict[int, tuple[Rank, int, float]] = {}
+        for kind in self.waiting.classes.values() if self._fair else ():
             if self.is_fair(first := kind.units[kind.ranks[0]]):
                 known = self.memory.waits.get(kind.number)
                 is_same = known is not None and known[:2] == (first.rank, self.waiting.entry(first.rank))
                 waits[kind.number] = known if known is not None and is_same else self._wait(first)
         self.memory.waits = waits
+        after = self._now - WHOLE_S
+        self.memory.forgiven = {whose: at for whose, at in self.memory.forgiven.items() if at > after}
+
+    @cached_property
+    def _longest(self) -> dict[QueueUser, int]:
+        """Of each user the class that has waited the longest, of those that some node could take if it were empty."""
+        found: dict[QueueUser, tuple[float, int]] = {}
+        could_ever = cache(self._nodes.could_ever)
+        for kind in self.waiting.classes.values() if self._fair else ():
+            first, known = kind.units[kind.ranks[0]], self.memory.waits.get(kind.number)
+            if known is not None and (first.is_gang or could_ever(first.request)):
+                whose = first.job.queue_user
+                found[whose] = min(found.get(whose, (inf, 0)), (known[2], kind.number))
+        return {whose: number for whose, (_, number) in found.items()}
 
     def _wait(self, unit: Unit) -> tuple[Rank, int, float]:
         return unit.rank, self.waiting.entry(unit.rank), self._now
 
-    def _since(self, unit: Unit) -> float:
-        """Since when it waits; others of its class than the first wait from when they are."""
+    def _since(self, unit: Unit) -> tuple[float, bool]:
+        """Since when it waits, and whether nobody else of its user has waited longer.
+
+        Others of its class than the first wait from when they are it.
+        """
         kind = self.waiting.class_of(unit)
         known = None if kind is None else self.memory.waits.get(kind.number)
-        return known[2] if known is not None and known[0] == unit.rank else self._now
-
-    def _oldest(self, unit: Unit) -> int:
-        """The arrival of the oldest of its queue and urgency that has a chance in this plan; if none has, its own."""
-        key = unit.job.queue, unit.rank[0]
-        if (line := self._came.get(key)) is None:
-            line = self._came[key] = self._line_of(*key)
-        while line and line[-1][1] in self._over:
-            line.pop()
-        return line[-1][0] if line else unit.rank[1]
+        if kind is None or known is None or known[0] != unit.rank:
+            return self._now, False
+        return known[2], self._longest.get(unit.job.queue_user) == kind.number
 
     def _line_of(self, queue: str, urgency: float) -> list[tuple[int, int]]:
         kinds = self.waiting.classes.values()

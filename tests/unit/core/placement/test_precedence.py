@@ -18,7 +18,8 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.queues import DEFAULT, Quota
-from phalanx.core.placement.precedence import WHOLE_S
+from phalanx.core.model.waiting import Unit
+from phalanx.core.placement.precedence import WHOLE_S, Place, Precedence
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 FAIR = Quota(order="fair")
@@ -233,7 +234,39 @@ def test_small_tasks_of_its_user_do_not_take_the_turn_of_a_gang():
     assert started(cluster, gang) == 4
 
 
-def test_a_gang_of_a_user_who_holds_a_little_for_ever_has_its_turn():
+def test_many_jobs_that_have_waited_for_long_have_one_turn_for_it():
+    """They ask for different amounts, so that each of them is the first of its class."""
+    cluster = fair(cores=4)
+    for number in range(100):
+        cluster.submit(a_job(user="ann", memory_bytes=(number + 1) << 20))
+    cluster.now += 10 * 3600.0
+    late = a_job(array="1-20", user="olga")
+    cluster.submit(late)
+    for _ in range(12):
+        end_oldest(cluster)
+    assert started(cluster, late) >= 5, "ann holds all places first, and two of four from then on"
+
+
+def test_a_plan_looks_at_each_user_a_few_times(monkeypatch: pytest.MonkeyPatch):
+    looks = 0
+    real = Precedence.place
+
+    def place(precedence: Precedence, unit: Unit) -> Place:
+        nonlocal looks
+        looks += 1
+        return real(precedence, unit)
+
+    cluster = fair(cores=4)
+    cluster.submit(a_job(array="1-4", user="ann"))
+    for number in range(200):
+        cluster.submit(a_job(user=f"u{number}"))
+    monkeypatch.setattr(Precedence, "place", place)
+    end_oldest(cluster)
+    assert looks < 20 * 200
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_gang_of_a_user_who_holds_a_little_for_ever_has_its_turn(beside: bool):
     """Before others who hold nothing when they come, one after another, once it has waited for some time."""
     cluster = fair(cores=9)
     notebook = a_job(user="olga")
@@ -241,6 +274,8 @@ def test_a_gang_of_a_user_who_holds_a_little_for_ever_has_its_turn():
     flood = [a_job(user=f"u{number}") for number in range(8)]
     for job in flood:
         cluster.submit(job)
+    if beside:  # one that can never start has waited longer
+        cluster.submit(a_job(user="olga", cores=64), allow_infeasible=True)
     gang = a_gang(a_group(8), user="olga")
     cluster.submit(gang)
     for number in range(200):
