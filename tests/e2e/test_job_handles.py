@@ -16,7 +16,9 @@ from phalanx.client.submit_names import NAMES
 
 RESULT = 'echo "working"; echo "{\\"loss\\": 0.5}" > $PHALANX_RESULT'
 BROKEN = "echo last words; exit 3"
-SOME_FAIL = '[ "$PHALANX_PARAM_seed" = 2 ] && exit 3; echo "$PHALANX_PARAM_seed" > $PHALANX_RESULT'
+SOME_FAIL = (
+    '[ "$PHALANX_PARAM_seed" = 2 ] && echo last words && exit 3; echo "$PHALANX_PARAM_seed" > $PHALANX_RESULT'
+)
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +114,38 @@ def test_results_of_a_sweep_with_failures_are_there_without_check(cluster: phala
     job = cluster.submit(shell=SOME_FAIL, params={"seed": [1, 2, 3]}, retries=0)
     assert job.results(timeout=30, check=False) == [1, None, 3]
     with pytest.raises(
-        phalanx.JobFailed, match=r"1 of 3 tasks.*results\(check=False\) gives what the others gave"
+        phalanx.JobFailed,
+        match=r"1 of 3 tasks.*results\(check=False\) gives what the others gave.*\nlast words",
     ):
         job.results(timeout=30)
     again = job.retry()
     assert isinstance(again, phalanx.JobHandle)
     assert (again.wait(30).repeats, again.exit_code, len(list(again.tasks()))) == (job.id, 3, 1)
     assert "exited with code 3" in job.why().dominant.text
+
+
+def test_results_and_logs_of_a_sweep_have_the_newest_outcome_of_each_task(
+    cluster: phalanx.LocalCluster, tmp_path: Path
+) -> None:
+    mended = tmp_path / "mended"
+    shell = f"test -e {mended} || {{ {SOME_FAIL}; }}; echo 7 > $PHALANX_RESULT"
+    job = cluster.submit(shell=shell, params={"seed": [1, 2]}, retries=0)
+    with pytest.raises(phalanx.JobFailed):
+        job.results(timeout=30)
+    assert job.logs() == "2| last words\n"
+    mended.touch()
+    again = job.retry()
+    assert cluster.handle(job.number).results(timeout=30) == [7, 7]
+    assert again.results(timeout=30) == [7]
+
+    async def use() -> None:
+        there = cluster.session_access()
+        async with phalanx.AsyncClient(there.address, there.token) as client:
+            handle = await client.handle(job.number)
+            assert await handle.results(timeout=30) == [7, 7]
+            assert await handle.logs() == "2| last words\n"
+
+    asyncio.run(use())
 
 
 def test_a_view_says_which_call_has_what_it_has_not(cluster: phalanx.LocalCluster) -> None:
@@ -167,8 +194,6 @@ def test_the_same_in_asyncio(cluster: phalanx.LocalCluster) -> None:
             assert [piece async for piece in job.follow()] == [b"working\n"]
             assert await client.logs(job).text() == "working\n"
             broken = await client.submit(["sh", "-c", BROKEN], retries=0)
-            with pytest.raises(TimeoutError, match="has not ended"):
-                await broken.wait(0)
             assert await (await broken.wait(30)).logs() == "last words\n"
             assert (await (await client.handle(job.number)).wait()).status == "Completed"
             with pytest.raises(phalanx.JobFailed, match="last words"):
@@ -176,6 +201,8 @@ def test_the_same_in_asyncio(cluster: phalanx.LocalCluster) -> None:
             assert (await broken.exit_code(), (await broken.why()).status) == (3, "Failed")
             assert (await (await broken.retry()).wait(30)).exit_code == 3
             long = await client.gang(["sleep", "300"], 2)
+            with pytest.raises(TimeoutError, match="has not ended"):
+                await long.wait(0)
             assert (await long.cancel())[0].cancelled == 2
             assert (await long.view()).tasks == 2
 

@@ -241,6 +241,9 @@ class FakeCommands(
                 return job.id
         return self._find(name).id if "/" in name else name
 
+    def namesakes(self, name: str, id: str) -> tuple[int, list[int]]:
+        return 0, []
+
     def in_numbers(self, text: str) -> str:
         return text
 

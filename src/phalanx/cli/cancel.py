@@ -47,6 +47,10 @@ def cancel(
     client, many = here.client(), every or any((name, user, queue))
     if bool(ids) == many:
         raise BadRequest("give jobs, or one of --all, --name, --user, --queue", hint="phalanx cancel 17")
+    if pattern := next((id for id in ids or [] if "*" in id), None):
+        raise typer.BadParameter(
+            f"{pattern} is a pattern: phalanx cancel --name '{pattern}'", param_hint="ID"
+        )
     if many:
         listing = JobListing(statuses=LIVE, name=name, user=user, mine=user is None, queue=queue)
         ids = _agreed(client, listing, yes)

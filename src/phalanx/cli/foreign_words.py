@@ -110,6 +110,8 @@ OF_COMMANDS: dict[str, dict[str, str]] = {
         "--csv": "-o csv",
         "--format": "--columns A,B, or -o json",
     },
+    "results": {"--failed": "--status failed"},
+    "logs": {"--failed": "phalanx results ID --status failed, which lists them, and phalanx logs ID.INDEX"},
     "apply": {"--dry-run": "phalanx plan -f FILE, which starts nothing"},
     "hold": {"--all": "`phalanx ps -o name | xargs phalanx hold`"},
     "wait": {"--all": "`phalanx ps -m -o name | xargs phalanx wait`"},

@@ -11,6 +11,7 @@ from msgspec import to_builtins
 
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
+from phalanx.cli.job_names import shown_id
 from phalanx.cli.job_table import job_status, tags_text
 from phalanx.cli.labels import label
 from phalanx.cli.members import condition_lines, counted, gang_fields, group_lines, restarts
@@ -54,7 +55,7 @@ def show(
     here = session(ctx)
     client = here.client()
     try:
-        _show(client, id_of(client, id), here.output(output), env=env)
+        _show(client, shown_id(client, id), here.output(output), env=env)
     except NotFound as error:
         if env or not _show_another(ctx, client, id, output, error):
             raise

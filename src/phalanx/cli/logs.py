@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from threading import Event
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec import Struct, structs
@@ -14,17 +14,22 @@ from phalanx.api.schema.log_times import LogTimesView
 from phalanx.cli.attached import write_whole
 from phalanx.cli.completion import job_ids
 from phalanx.cli.instants import read_since
-from phalanx.cli.job import id_of
 from phalanx.cli.job_logs import JobLogs
+from phalanx.cli.job_names import shown_id
+from phalanx.cli.labels import label
 from phalanx.cli.option_form import with_options
 from phalanx.cli.output import note
 from phalanx.cli.session import session
 from phalanx.cli.task_log import ORDER_OF_TWO, LogOptions, TaskLog
 from phalanx.clock import SystemClock
 from phalanx.core.model.patterns import LinePattern, Unreadable
-from phalanx.errors import BadRequest
+from phalanx.errors import BadRequest, NotFound
+
+if TYPE_CHECKING:
+    from phalanx.client.client import Client
 
 SCREEN_LINES = 1000
+STAGES_TOLD = 8  # in a message
 SCREEN_LINES_EACH = 20  # of each task of a job
 
 
@@ -89,9 +94,13 @@ def logs(
     """
     shown, attempt, client = options.log_options(), options.attempt, session(ctx).client()
     is_cut = options.tail is None and options.since is None and not options.grep and sys.stdout.isatty()
-    called, id = id, id_of(client, id)
+    called, id = id, shown_id(client, id)
     try:
-        found = client.log_times(id, attempt=attempt)
+        try:
+            found = client.log_times(id, attempt=attempt)
+        except NotFound as error:
+            id = _only_stage(client, id, error)
+            found = client.log_times(id, attempt=attempt)
     except BadRequest as error:
         if error.reason != "IsArray":
             raise
@@ -102,6 +111,23 @@ def logs(
         note(ORDER_OF_TWO)
     log = TaskLog(client, id, _cut(shown, SCREEN_LINES if is_cut else None), _say, called)
     _write(log.all_attempts() if options.follow and attempt is None else log.attempt(attempt, found))
+
+
+def _only_stage(client: Client, id: str, error: NotFound) -> str:
+    """The only stage of a workflow; if it has several, the error says how to name one."""
+    if error.reason != "IsWorkflow":
+        raise error
+    flow = client.workflow_view(id)
+    if len(flow.stages) != 1:
+        names = " ".join(stage.name for stage in flow.stages[:STAGES_TOLD])
+        more = " …" if len(flow.stages) > STAGES_TOLD else ""
+        error.detail = f"{label(flow)} is a workflow, whose stages have a log each: {names}{more}"
+        first = next(
+            (stage.name for stage in flow.stages if stage.started_at is not None), flow.stages[0].name
+        )
+        error.hint = f"phalanx logs {label(flow)}:{first}"
+        raise error
+    return f"{flow.id}:{flow.stages[0].name}"
 
 
 def _may_have_two(found: LogTimesView) -> bool:

@@ -22,6 +22,7 @@ from msgspec import Struct
 from phalanx.api.schema.jobs import JobView, StatusWord, TaskView
 from phalanx.cli.completion import job_ids, node_names
 from phalanx.cli.instants import read_since
+from phalanx.cli.job_names import shown_id
 from phalanx.cli.job_table import SPARE, check_columns, chosen_columns, sorted_jobs, table_of
 from phalanx.cli.labels import label
 from phalanx.cli.output import Table, note
@@ -200,6 +201,9 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
         until=None if until is None else read_since(until, SystemClock().now(), "--until"),
         node=node,
     )
+    for each in ids or [tasks or ""]:
+        if each:
+            shown_id(here.client(), each)
     shown = Shown(listing, sort, columns, chosen in {"wide", "csv"}, WaitingReasons(SystemClock()))
     if watch:
         if chosen == "csv":

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.job import IdArgument, id_of
+from phalanx.cli.job_names import shown_id
 from phalanx.cli.labels import label
 from phalanx.cli.output import CONTROL, Table, clean, emit, no_formula, note
 from phalanx.cli.pages import collected
@@ -90,14 +91,17 @@ def results(
     If all results are JSON objects, each of their keys is a column.
     """
     client = session(ctx).client()
-    id, more, wanted = id_of(client, id), False, {each.value for each in status or []}
+    called, more, wanted = id, False, {each.value for each in status or []}
+    id = id_of(client, id)
     # The limit is of the rows that are shown: which ones are the first is known only when all have been read.
     most = limit if sort is None and not wanted else sys.maxsize
     if "." in id:
+        shown_id(client, called)
         tasks = [client.task(id)]
     else:
         job = client.job(id)
         is_alone = _is_retry_by_number(job, id) if retries is None else not retries
+        shown_id(client, called, retries=0 if is_alone else len(_first(client, job).retries))
         tasks, more = (
             collected(partial(client.tasks, job.id), most) if is_alone else _newest(client, job, most)
         )
@@ -125,10 +129,7 @@ def _is_retry_by_number(job: JobView, asked: str) -> bool:
 
 def _newest(client: Client, job: JobView, limit: int) -> tuple[list[TaskView], bool]:
     """The tasks of a job, each as the last job has it that repeats it."""
-    try:
-        first = client.job(job.repeats) if job.repeats else job
-    except NotFound:  # it is no longer kept
-        first = job
+    first = _first(client, job)
     tasks, more = collected(partial(client.tasks, first.id), limit)
     found = {task.index: task for task in tasks}
     for retry in first.retries:
@@ -142,6 +143,14 @@ def _newest(client: Client, job: JobView, limit: int) -> tuple[list[TaskView], b
         else:
             found |= {task.index: task for task in again if task.index in found}
     return [task if task.index is None else found[task.index] for task in tasks], more
+
+
+def _first(client: Client, job: JobView) -> JobView:
+    """The job whose tasks this one repeats; itself if it repeats none, or that is no longer kept."""
+    try:
+        return client.job(job.repeats) if job.repeats else job
+    except NotFound:
+        return job
 
 
 def _refuse_hidden(client: Client, tasks: list[TaskView]) -> None:

@@ -56,8 +56,8 @@ def resubmit(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Change: gpus=2, memory=8GiB, time_limit=2h, queue=…, priority=…, env.NAME=…, param.NAME=…;"
-            " repeatable.",
+            help="Change: gpus=2, memory=8GiB, time_limit=2h, queue=…, priority=…, exclude=n1,n2, nodes=…,"
+            " env.NAME=…, param.NAME=…; repeatable.",
         ),
     ] = None,
     wait: WaitOption = False,

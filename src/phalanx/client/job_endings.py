@@ -52,8 +52,8 @@ def only_result(results: list[Any], id: str) -> Any:
     return results[0]
 
 
-def failure(view: JobView, task: TaskView | None, tail: str) -> JobFailed:
-    """Why it did not complete, of the first task that did not."""
+def failure(view: JobView, task: TaskView | None, tail: str, *, has_others: bool = False) -> JobFailed:
+    """Why it did not complete, of the first task that did not; `has_others`: results of others can be had."""
     what = view.name or (view.command[0] if view.command else view.id)
     code = view.exit_code if task is None else task.exit_code
     message = "" if task is None else task.message
@@ -63,6 +63,8 @@ def failure(view: JobView, task: TaskView | None, tail: str) -> JobFailed:
             f"{count} of {view.tasks} tasks, the first is {_called(task)}{f', {message}' if message else ''}"
         )
     detail = f"{what} ({number_of(view)}) is {view.status}{f': {message}' if message else ''}"
+    if has_others:
+        detail += "; results(check=False) gives what the others gave, and None for these"
     last = tail.strip()
     return JobFailed(
         f"{detail}\n{last}" if last else detail,
@@ -75,17 +77,7 @@ def failure(view: JobView, task: TaskView | None, tail: str) -> JobFailed:
     )
 
 
-def with_other_results(error: JobFailed) -> JobFailed:
-    """The same for one who asked for results: those of the other tasks can be had, too."""
-    if error.job.tasks > 1:
-        detail = f"{error.detail}; results(check=False) gives what the others gave, and None for these"
-        return JobFailed(
-            detail,
-            reason=error.reason,
-            hint=error.hint,
-            job=error.job,
-            task=error.task,
-            code=error.code,
-            log_tail=error.log_tail,
-        )
-    return error
+def first_of_failed(tasks: Sequence[TaskView]) -> TaskView | None:
+    """The first that failed, else the first that did not complete."""
+    wanting = [task for task in tasks if task.status != "Completed"]
+    return next((task for task in wanting if task.status == "Failed"), wanting[0] if wanting else None)

@@ -20,13 +20,23 @@ from phalanx.client.job_endings import (
     check_ended,
     failure,
     first_not_completed,
+    first_of_failed,
     job_of,
     least_far,
     only_result,
-    with_other_results,
+)
+from phalanx.client.job_results import (
+    async_log_of,
+    async_newest_tasks,
+    async_tasks_of,
+    log_of,
+    newest_tasks,
+    tasks_of,
+    with_prefix,
 )
 from phalanx.client.waited_jobs import AsyncWaitedJob, WaitedJob, async_waited_job, waited_job
-from phalanx.errors import BadRequest, JobFailed, PhalanxError
+from phalanx.clock import Deadline
+from phalanx.errors import BadRequest, PhalanxError
 
 TAIL_LINES = 20  # of the log, in an error
 
@@ -49,17 +59,22 @@ class _Handle(SubmitReply, dict=True):
         """Its number, as the command line shows it; of several jobs, that of the first. 0: an older coordinator."""
         return self.accepted[0].number if self.accepted else 0
 
+    @property
+    def _count(self) -> int:
+        """How many tasks it has; of several jobs, the first."""
+        return self.accepted[0].tasks if self.accepted else 1
+
     def __repr__(self) -> str:
         called = [each.number or each.id for each in self.accepted] or self.task_ids
         return f"{type(self).__name__}({', '.join(map(str, called))})"
 
     def task_id(self, index: int | None) -> str:
         """The id of one task, by its index in the array or gang; None is the only one."""
-        tasks = self.accepted[0].tasks if self.accepted else 1
+        tasks = self._count
         if index is None and tasks > 1:
             called = self.accepted[0].number or self.id
             raise BadRequest(
-                f"{called} has {tasks} tasks: give the index of one, such as job.logs(1); "
+                f"{called} has {tasks} tasks: give the index of one, such as job.follow(1); "
                 "job.tasks() has the index of each",
                 reason="IsArray",
             )
@@ -95,12 +110,7 @@ class JobHandle(_Handle, dict=True):
     def tasks(self) -> Iterator[TaskView]:
         """Its tasks, in order."""
         for id in self.job_ids:
-            cursor: str | None = None
-            while True:
-                page = self.client.tasks(id, cursor=cursor, limit=1000)
-                yield from page.items
-                if (cursor := page.next_cursor) is None:
-                    break
+            yield from tasks_of(self.client, id)
 
     @property
     def exit_code(self) -> int | None:
@@ -130,7 +140,16 @@ class JobHandle(_Handle, dict=True):
         attempt: int | None = None,
         lines: int | None = None,
     ) -> str:
-        """What its task has written so far, as text, or its last `lines`. Of an array or gang say which task."""
+        """What its task has written so far, as text, or its last `lines`.
+
+        Of an array or gang without an index, what all of them wrote, each line behind the index of its task (`3| `).
+        """
+        if index is None and self._count > 1:
+            return "".join(
+                with_prefix(each, self._count, log_of(self.client, each.id, stream, attempt, lines))
+                for each in self.tasks()
+                if each.attempt >= (attempt or 1)
+            )
         found = self.client.logs(self.task_id(index), stream=stream, attempt=attempt, lines=lines)
         return b"".join(found).decode("utf-8", "replace")
 
@@ -149,13 +168,25 @@ class JobHandle(_Handle, dict=True):
     def results(self, timeout: float | None = None, *, check: bool = True) -> list[Any]:
         """Wait, and return the result of each task, in order; None for one that gave none.
 
-        Raises as `result` does. Without `check` it does not: tasks that failed, or have not ended in time, give None.
+        A task that was retried gives its newest result, and its retry is waited for. Raises as `result` does. Without
+        `check` it does not: tasks that failed, or have not ended in time, give None.
         """
-        try:
-            self.wait(timeout, check=check, must_end=check)
-        except JobFailed as error:
-            raise with_other_results(error) from None
-        return [self.client.result(each.id) if each.result_bytes else each.result for each in self.tasks()]
+        until = Deadline(timeout)
+        chosen = self.wait(timeout, must_end=check)
+        tasks = [each for id in self.job_ids for each in newest_tasks(self.client, id, until, must_end=check)]
+        if check and chosen.status != "Completed":
+            self._check_all(chosen, tasks)
+        return [self.client.result(each.id) if each.result_bytes else each.result for each in tasks]
+
+    def _check_all(self, view: JobView, tasks: list[TaskView]) -> None:
+        """Raise JobFailed if a newest outcome is not good; a job may have failed though all of them are."""
+        failed = first_of_failed(tasks)
+        if failed is None and view.retries:
+            return
+        if failed is not None and failed.job_id not in self.job_ids:
+            view = self.client.job(failed.job_id)
+        tail = "" if failed is None else self._tail(failed)
+        raise failure(view, failed, tail, has_others=len(tasks) > 1)
 
     def cancel(self) -> list[CancelReply]:
         """Cancel it, each of its jobs."""
@@ -210,13 +241,8 @@ class AsyncJobHandle(_Handle, dict=True):
     async def tasks(self) -> AsyncIterator[TaskView]:
         """Its tasks, in order."""
         for id in self.job_ids:
-            cursor: str | None = None
-            while True:
-                page = await self.client.tasks(id, cursor=cursor, limit=1000)
-                for task in page.items:
-                    yield task
-                if (cursor := page.next_cursor) is None:
-                    break
+            for task in await async_tasks_of(self.client, id):
+                yield task
 
     async def exit_code(self) -> int | None:
         """That of its only task, or of the first that failed; None while it has none."""
@@ -246,7 +272,17 @@ class AsyncJobHandle(_Handle, dict=True):
         attempt: int | None = None,
         lines: int | None = None,
     ) -> str:
-        """What its task has written so far, as text, or its last `lines`. Of an array or gang say which task."""
+        """What its task has written so far, as text, or its last `lines`; of several tasks as in `JobHandle`."""
+        if index is None and self._count > 1:
+            return "".join(
+                [
+                    with_prefix(
+                        each, self._count, await async_log_of(self.client, each.id, stream, attempt, lines)
+                    )
+                    async for each in self.tasks()
+                    if each.attempt >= (attempt or 1)
+                ]
+            )
         found = self.client.logs(self.task_id(index), stream=stream, attempt=attempt, lines=lines)
         return b"".join([piece async for piece in found]).decode("utf-8", "replace")
 
@@ -260,14 +296,23 @@ class AsyncJobHandle(_Handle, dict=True):
 
     async def results(self, timeout: float | None = None, *, check: bool = True) -> list[Any]:  # noqa: ASYNC109
         """Wait, and return the result of each task, in order; `check` and what it raises are as in `JobHandle`."""
-        try:
-            await self.wait(timeout, check=check, must_end=check)
-        except JobFailed as error:
-            raise with_other_results(error) from None
-        return [
-            await self.client.result(each.id) if each.result_bytes else each.result
-            async for each in self.tasks()
-        ]
+        until = Deadline(timeout)
+        chosen = await self.wait(timeout, must_end=check)
+        tasks: list[TaskView] = []
+        for id in self.job_ids:
+            tasks += await async_newest_tasks(self.client, id, until, must_end=check)
+        if check and chosen.status != "Completed":
+            await self._check_all(chosen, tasks)
+        return [await self.client.result(each.id) if each.result_bytes else each.result for each in tasks]
+
+    async def _check_all(self, view: JobView, tasks: list[TaskView]) -> None:
+        failed = first_of_failed(tasks)
+        if failed is None and view.retries:
+            return
+        if failed is not None and failed.job_id not in self.job_ids:
+            view = await self.client.job(failed.job_id)
+        tail = "" if failed is None else await self._tail(failed)
+        raise failure(view, failed, tail, has_others=len(tasks) > 1)
 
     async def cancel(self) -> list[CancelReply]:
         """Cancel it, each of its jobs."""

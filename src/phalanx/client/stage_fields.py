@@ -59,7 +59,7 @@ class StageFields(TypedDict, total=False):
 _HINTS = {
     "params": "a stage is not a sweep; what its program is to be told is its spec={…}",
     "name": "the name of a stage is the first argument",
-    "depends_on": "write after=[…] with the stages that come first",
+    **dict.fromkeys(("depends_on", "needs"), "write after=[…] with the stages that come first"),
 }
 _ARGUMENTS = ("command", "shell", "after", "when", "task_type", "spec", "env")
 _RETRIES = ("max_retries", "retries", "max_attempts")

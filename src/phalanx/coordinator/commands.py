@@ -91,6 +91,7 @@ class CoordinatorCommands:
         sealing = self._take_jobs(defaults)
         self.named, self.owner, self.draft, self.images = reads.named, reads.owner, reads.draft, reads.images
         self.is_of_same_workflow, self.in_numbers = reads.is_of_same_workflow, reads.in_numbers
+        self.namesakes = reads.namesakes
         self._whys = whys = WhyReads(loop, store, clock, reads.slices, reads.images)
         self.cluster, self.reasons, self.plan_job = reads.cluster, whys.reasons, whys.plan_job
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue

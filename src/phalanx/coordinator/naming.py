@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal
 
 from phalanx.coordinator.numbers import number_of
@@ -76,6 +76,19 @@ def _base(text: str) -> str:
     return text.partition(":")[0].partition(".")[0]
 
 
+def namesakes(state: ClusterState, name: str, id: str) -> tuple[int, list[int]]:
+    """The number of the job that was named by its name, and those of all jobs in memory that its user calls so."""
+    job = state.jobs.get(id.partition(".")[0])
+    if (
+        job is None
+        or not job.job.name
+        or name not in {job.job.name, f"{job.job.name}.{id.partition('.')[2]}"}
+    ):
+        return 0, []
+    own = state.names.of_user(job.job.user, job.job.name)
+    return job.arrival, sorted(state.jobs[each].arrival for each in own)
+
+
 async def _found(
     requests: Requests, store: Store, text: str, user: str, *, of_all: bool, kind: Kind
 ) -> str | None:
@@ -94,8 +107,22 @@ async def _found(
         text = f"no task {words[:80]!r}: a task is named by its job and its index, such as {like[:80]}"
         raise NotFound(text, reason="TaskNotFound")
     if task is None and "." in words:
+        if (named := await _stage(requests, store, words, user, of_all=of_all)) is not None:
+            return named
         await _refuse_index(requests, store, words, user, of_all=of_all, kind=kind)
     return None if task is None or job is None else f"{job}.{task[2]}"
+
+
+async def _stage(requests: Requests, store: Store, words: str, user: str, *, of_all: bool) -> str | None:
+    """WORKFLOW:STAGE of what lists call the job of a stage, WORKFLOW.STAGE; both names may have dots."""
+    parts = words.split(".")
+    for at in range(len(parts) - 1, 0, -1):
+        name, stage = ".".join(parts[:at]), ".".join(parts[at:])
+        flow = await _one(requests, store, name, user, of_all=of_all, kind="workflow")
+        known = None if flow is None else requests.state.workflows.get(flow)
+        if known is not None and stage in {each.name for each in known.workflow.stages}:
+            return f"{flow}:{stage}"
+    return None
 
 
 async def _refuse_index(
@@ -117,7 +144,9 @@ async def _one(
         return await _numbered(requests, store, int(word))
     own = _Own(requests.state, user, kind)
     if word == LAST:
-        found = own.newest(own.all()) or await _newest_past(store, user, kind, lambda _name: True)
+        found = own.newest(own.all()) or await _newest_past(
+            store, user, kind, lambda _name: True, with_workflows=True
+        )
         if found is None:
             raise NotFound(f"you have no {kind} yet", reason="JobNotFound")
         return found
@@ -151,9 +180,9 @@ class _Own:
         self._whose = f"of your {kind}s" if is_asker else f"{kind}s of {user}"
 
     def all(self) -> Iterable[JobId]:
-        if self._kind == "job":
-            return self._state.names.all_of_user(self._user)
-        return (id for id, flow in self._state.workflows.items() if flow.workflow.user == self._user)
+        """All that he submitted; where jobs are meant, workflows as well."""
+        flows = (id for id, flow in self._state.workflows.items() if flow.workflow.user == self._user)
+        return chain(self._state.names.all_of_user(self._user), flows) if self._kind == "job" else flows
 
     def named(self, name: str) -> JobId | None:
         """The one of this name that has not ended, else the newest. Workflows come after jobs, or alone."""
@@ -197,14 +226,17 @@ def _several(state: ClusterState, name: str, ids: list[JobId], whose: str) -> Co
     )
 
 
-async def _newest_past(store: Store, user: str, kind: Kind, fits: Callable[[str], bool]) -> JobId | None:
+async def _newest_past(
+    store: Store, user: str, kind: Kind, fits: Callable[[str], bool], *, with_workflows: bool = False
+) -> JobId | None:
     """The user's newest in the history, among the newest records of all."""
     before, seen = None, 0
     while seen < PAST_MAX and (page := await store.past(before, PAST_PAGE)):
         for record in page:
-            if is_workflow(record.body) != (kind == "workflow"):
+            is_flow = is_workflow(record.body)
+            if is_flow != (kind == "workflow") and not (is_flow and with_workflows):
                 continue
-            job = decode_workflow(record.body).workflow if kind == "workflow" else decode_job(record.body).job
+            job = decode_workflow(record.body).workflow if is_flow else decode_job(record.body).job
             if job.user == user and fits(job.name) and getattr(job, "workflow", None) is None:
                 return record.job
         before, seen = page[-1].job, seen + len(page)

@@ -79,6 +79,9 @@ class StateReads:
     async def named(self, name: str, user: str, *, of_all: bool, kind: naming.Kind = "job") -> str:
         return await naming.find_named(self._loop, self._store, name, user, of_all=of_all, kind=kind)
 
+    def namesakes(self, name: str, id: str) -> tuple[int, list[int]]:
+        return naming.namesakes(self._loop.state, name, id)
+
     def in_numbers(self, text: str) -> str:
         try:
             return naming.in_numbers(self._loop.state, text)

@@ -27,7 +27,7 @@ from phalanx.core.cluster.decision import Refused, Replayed
 from phalanx.core.cluster.inputs import Submit
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.array import Array
-from phalanx.core.model.job import Group, Job
+from phalanx.core.model.job import NAME_MAX, Group, Job
 from phalanx.core.model.orders import Status
 from phalanx.errors import Conflict, Forbidden, NotFound
 from phalanx.store.protocol import Store
@@ -88,7 +88,7 @@ class Repeats:
         found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         _check(found, user, "resubmitted", must_have_ended=False)
         anew = self._anew(found.job)
-        anew = anew if only is None else _of_indexes(anew, found.job, [only])
+        anew = anew if only is None else _of_one_task(anew, found.job, only)
         job = changed(anew, request.set, found.job.repeats)
         job, kept = self._sealing.resealed(job, await self._environments.sealed_of(found.job))
         if not before:
@@ -295,6 +295,15 @@ def _of_indexes(anew: Job, first: Job, indexes: Sequence[int]) -> Job:
         array=Array.of(indexes, first.array.at_once),
         params=anew.params and anew.params.only(indexes),
     )
+
+
+def _of_one_task(anew: Job, first: Job, index: int) -> Job:
+    """The job with this task of `first` alone; the name goes on meaning the whole array."""
+    job = _of_indexes(anew, first, [index])
+    if first.tasks == 1 or not job.name:
+        return job
+    end = f"-{index}"
+    return structs.replace(job, name=job.name[: NAME_MAX - len(end)] + end)
 
 
 def _indexes(jobs: Sequence[JobState], wanted: set[Status]) -> list[int]:

@@ -19,8 +19,8 @@ def a_handle(cluster: FakeClient, tasks: int = 1) -> Any:
 
 def test_which_task_of_an_array_is_meant_has_to_be_said():
     handle = a_handle(FakeClient(), tasks=3)
-    with pytest.raises(BadRequest, match=r"29 has 3 tasks: give the index of one, such as job\.logs\(1\)"):
-        handle.logs()
+    with pytest.raises(BadRequest, match=r"29 has 3 tasks: give the index of one, such as job\.follow\(1\)"):
+        handle.follow()
     assert handle.task_id(2) == f"{ID}.2"
     assert a_handle(FakeClient()).task_id(None) == ID
 

@@ -141,6 +141,7 @@ def test_runs_of_a_stage_are_counted_as_those_of_a_job_are():
     [
         ({"gpu": 1}, r"stage\(\) has no argument 'gpu', did you mean 'gpus'\?"),
         ({"depends_on": ["a"]}, r"write after=\["),
+        ({"needs": ["a"]}, r"write after=\["),
         ({"params": {"lr": 1}}, r"its spec=\{"),
     ],
 )

@@ -100,6 +100,29 @@ async def test_a_name_is_the_job_that_has_not_ended_else_the_newest(ada: AsyncCl
     assert (await ada.job("train.v1")).id == second[0]
 
 
+async def test_a_name_of_several_jobs_comes_with_the_numbers_of_all(here: Coordinator, ada: AsyncClient):
+    await submitted(ada, "sweep", array="1-2")
+    await ada.cancel("1")
+    async with client_of(here, "bob") as bob:
+        await submitted(bob, "sweep")
+    id, _ = await submitted(ada, "sweep", array="1-2")
+    found = await ada.named("sweep")
+    assert (found.id, found.number, found.namesakes) == (id, 3, [1, 3])
+    task = await ada.named("sweep.2")
+    assert (task.id, task.number, task.namesakes) == (f"{id}.2", 3, [1, 3])
+    for text in ("3", "last", id):
+        assert (await ada.named(text)).namesakes == []
+
+
+async def test_one_task_that_is_resubmitted_leaves_the_name_to_the_array(ada: AsyncClient):
+    id, _ = await submitted(ada, "sweep", array="1-2")
+    again = await ada.resubmit("sweep.2")
+    assert (await ada.job("sweep")).id == id
+    assert (await ada.job("sweep-2")).id == again.batch_id
+    assert (await ada.job((await ada.resubmit("sweep-2.2", {"memory": "1GiB"})).batch_id)).name == "sweep-2"
+    assert (await ada.job((await ada.resubmit("sweep.1", {"name": "mine"})).batch_id)).name == "mine"
+
+
 async def test_a_task_is_named_by_the_name_of_its_job(ada: AsyncClient):
     id, _ = await submitted(ada, "sweep", array="1-3")
     assert (await ada.task("sweep.2")).id == f"{id}.2"
@@ -204,6 +227,28 @@ async def test_a_job_comes_after_a_stage_and_a_workflow_by_their_names(here: Coo
         assert refused_too.value.reason == reason
 
 
+async def test_last_may_be_a_workflow_and_a_stage_is_named_as_lists_show_it(ada: AsyncClient):
+    await submitted(ada, "before")
+    job = JobSpec([GroupSpec(command=["true"])])
+    stages = [
+        StageSpec(name="data", job=job),
+        StageSpec(name="train.big", job=job, after=["data"]),
+    ]
+    made = await ada.submit_workflow(WorkflowSpec(name="ft.v1", stages=stages))
+    data = (await ada.job(f"{made.id}:data")).id
+    assert (await ada.named("last")).id == made.id
+    for text in ("ft.v1.data", "last.data", "2.data", "last:data"):
+        assert (await ada.job(text)).id == data, text
+    assert (await ada.named("ft.v1.train.big")).id == f"{made.id}:train.big"
+    with pytest.raises(NotFound, match="is a workflow, not a job"):
+        await ada.job("last")
+    with pytest.raises(NotFound):
+        await ada.job("ft.v1.test")
+    await ada.cancel("ft.v1.data")
+    await submitted(ada, "after")
+    assert (await ada.job("last")).name == "after"
+
+
 async def test_workflows_share_the_numbers_of_jobs(ada: AsyncClient):
     await submitted(ada, "one")
     job = JobSpec([GroupSpec(command=["true"])])
@@ -216,7 +261,7 @@ async def test_workflows_share_the_numbers_of_jobs(ada: AsyncClient):
     assert (await ada.job("2:a")).id == (await ada.job("flow:a")).id == (await ada.job("3")).id
     with pytest.raises(NotFound, match="2 is a workflow, not a job"):
         await ada.job("2")
-    assert (await ada.job("last")).number == 1, "the job of a stage is nobody's last"
+    assert (await ada.named("last")).id == made.id, "the job of a stage is nobody's last, the workflow is"
     assert (await ada.cancel_workflow("2")).number == "2"
 
 

@@ -12,6 +12,7 @@ import pytest
 from phalanx.api.schema.apply import ApplyRequest
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.resubmission import changed
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.sweeps import RetryTasksRequest, RowsPiece
 from phalanx.api.schema.workflows import StageSpec, WorkflowRequest, WorkflowSpec
@@ -381,6 +382,8 @@ async def test_a_job_runs_again_with_changes(ada: AsyncClient):
         ({"priority": "1" * 5000}, "not a whole number"),
         ({"queue": 5}, "no queue '5'"),
         ({"queue": ["default"]}, "neither a text nor a number"),
+        ({"exclude": {"n1": 1}}, "not a list of nodes"),
+        ({"nodes": ["n1"], "exclude": "n1,n2"}, "no node is left"),
         ({"memory": 1.5}, "not a whole number of bytes"),
         ({"memory": True}, "neither a text nor a number"),
         ({"grace": None}, "neither a text nor a number"),
@@ -394,6 +397,17 @@ async def test_a_wrong_change_is_refused_by_name(
     with pytest.raises((BadRequest, Unprocessable), match=said):
         await ada.resubmit(first, changes)
     assert len(here.leadership.state.jobs) == 1
+
+
+async def test_a_job_is_submitted_once_more_on_other_nodes(here: Coordinator, ada: AsyncClient):
+    first = (await ada.submit(command=["t"])).batch_id
+    job = here.leadership.state.jobs[first].job
+    for given in ("n2,n1", ["n1", "n2"], ["n1,n2"]):
+        assert changed(job, {"exclude": given}).groups[0].request.exclude == ("n1", "n2")
+    again = await ada.resubmit(first, {"exclude": "n1,n2"})
+    assert (await ada.job(again.batch_id)).request.exclude == ["n1", "n2"]
+    without = changed(changed(job, {"exclude": "n1", "nodes": "n2"}), {"exclude": "none"}).groups[0].request
+    assert (without.nodes, without.exclude) == (("n2",), ())
 
 
 async def test_variables_of_a_resubmission_are_sealed_whatever_its_job_had(

@@ -392,9 +392,9 @@ class JobReason(Struct):
 
 
 class NamedView(Struct):
-    """Which job, task or workflow `name` is, which may be a number, `last`, a name of yours, or Kubernetes'
-    namespace/name. A task has a dot and its index in its id.
-    """
+    """Which job, task or workflow a number, `last`, a name or a namespace/name is; of a task with `.INDEX`."""
 
     name: str
     id: str
+    number: int = 0  # of the job, if it was named by its name
+    namesakes: list[int] = []  # the numbers of all jobs of its user with this name that are in memory

@@ -31,8 +31,10 @@ from phalanx.api.schema.groupspec import (
     GPU_TYPE_BYTES_MAX,
     GPUS_MAX,
     GatherRules,
+    check_target,
     parse_gather_rules,
     read_gather,
+    read_nodes,
 )
 from phalanx.api.schema.jobspec import GRACE_S_MAX
 from phalanx.api.schema.params import as_value, check_templates, read_params, sweep_array
@@ -224,7 +226,30 @@ def _without_target(job: Job, key: str, value: Any) -> Job:
     )
 
 
-_LISTS: dict[str, Callable[[Job, str, Any], Job]] = {"gather": _with_gather, "targets": _without_target}
+def _with_nodes(job: Job, key: str, value: Any) -> Job:
+    """On these nodes alone, or on none of these: a list, or a text with commas; an empty one or `none`: on any."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise BadRequest(f"set: {key}: {shown(value)} is not a list of nodes")
+    names = [name for text in texts for name in text.split(",") if name not in ("", NONE)]
+    nodes = read_nodes(f"set: {key}", names)
+
+    def change(group: Group) -> Group:
+        request: Request = structs.replace(group.request, **{key: nodes})
+        check_target("set: ", list(request.nodes), request.exclusive, request.spread, request.target)
+        if request.nodes and set(request.nodes) <= set(request.exclude):
+            raise BadRequest(f"set: {key}: all nodes of the job are in exclude, so no node is left")
+        return structs.replace(group, request=request)
+
+    return _in_group(job, key, change)
+
+
+_LISTS: dict[str, Callable[[Job, str, Any], Job]] = {
+    "gather": _with_gather,
+    "targets": _without_target,
+    "nodes": _with_nodes,
+    "exclude": _with_nodes,
+}
 
 
 def _in_request(job: Job, key: str, value: Any) -> Job:

@@ -29,7 +29,7 @@ from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.job import Job, JobId, NodeName, QueueUser
 from phalanx.core.model.lanes import Lane, LanePools
 from phalanx.core.model.login import Logins
-from phalanx.core.model.orders import AttemptKey, Status
+from phalanx.core.model.orders import AttemptKey, Status, Why
 from phalanx.core.model.overlay import OverlayRules
 from phalanx.core.model.plan import PlanMemory, Snapshot
 from phalanx.core.model.queues import Queues, Quota, add_to
@@ -41,6 +41,8 @@ from phalanx.core.model.waiting import Waiting
 # In the heap of instants, instead of the position of a task: the backoff of a whole job ends, or it may begin.
 BACKOFF, BEGIN = -1, -2
 STALE_MAX = 1024  # so many of those instants may have been replaced by others
+
+_FAILED_THERE = (Why.EXITED, Why.SIGNALLED, Why.REFUSED, Why.EXHAUSTED, Why.UNKNOWN)
 
 
 class Timers(Struct, frozen=True):
@@ -180,7 +182,17 @@ class ClusterState(Struct, eq=False):
         memory = memory or PlanMemory()
         gain = self.gain + memory.refusals
         view = DispatchView(self.rules.dispatch, self.bindings, self.nodes)
-        return Snapshot(self.table, self.waiting, gain, self.tenants, self.queues, now, memory, view)
+        seen = Snapshot(self.table, self.waiting, gain, self.tenants, self.queues, now, memory, view)
+        seen.failed_on = self.failed_on
+        return seen
+
+    def failed_on(self, job: JobId, position: int) -> NodeName | None:
+        """The node on which the last attempt of a task failed; None if that ended in another way."""
+        found = self.jobs.get(job)
+        if found is None or found.why[position] not in _FAILED_THERE:
+            return None
+        number = found.node_number(position, found.attempts[position])
+        return None if number is None else self.known_names[number]
 
     def assuming(self, topology: Topology | None, quotas: Mapping[str, Quota]) -> ClusterState:
         """A state to ask, with other layers and quotas over the same jobs and nodes; this one stays as it is."""

@@ -147,7 +147,21 @@ def _ended(
         text += f"; {flow.stopped}"
     if why == Why.EVICTED and position in job.conditions:
         text += f"; {reason.said(job.conditions[position].message)}"
-    return reason.ended(status.word, text + (_budget(job) if status == Status.FAILED else ""))
+    if status == Status.FAILED:
+        text += _on_one_node(state, job, position) + _budget(job)
+    return reason.ended(status.word, text)
+
+
+def _on_one_node(state: ClusterState, job: JobState, position: int) -> str:
+    """That all attempts of a task were on one node, where there are others."""
+    count = job.attempts[position]
+    if count < 2 or len(state.nodes) < 2:
+        return ""
+    first = job.node_number(position, 1)
+    if first is None or any(job.node_number(position, each) != first for each in range(2, count + 1)):
+        return ""
+    which = "both" if count == 2 else f"all {count}"
+    return f"; {which} attempts were on {state.known_names[first]}"
 
 
 def _budget(job: JobState) -> str:

@@ -7,6 +7,7 @@ is what one plan leaves for the next, so that a pass over the queue costs what h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Literal
 
@@ -24,6 +25,8 @@ from phalanx.core.model.waiting import Block, Rank, Waiting, WaitingClass
 
 Backfill = Literal["easy", "none"]
 _NOTES_MIN = 64
+
+FailedOn = Callable[[JobId, int], str | None]
 
 
 class ClassNote(Struct, frozen=True, gc=False):
@@ -110,7 +113,18 @@ class Snapshot:
     `gain` grows whenever room may have appeared.
     """
 
-    __slots__ = ("dispatch", "gain", "gone", "memory", "nodes", "now", "queues", "tenants", "waiting")
+    __slots__ = (
+        "dispatch",
+        "failed_on",
+        "gain",
+        "gone",
+        "memory",
+        "nodes",
+        "now",
+        "queues",
+        "tenants",
+        "waiting",
+    )
 
     def __init__(
         self, nodes: NodeTable, waiting: Waiting, gain: int, tenants: Tenants, queues: Queues, now: float,
@@ -124,13 +138,16 @@ class Snapshot:
         self.now = now
         self.memory = PlanMemory() if memory is None else memory
         self.dispatch = dispatch
+        self.failed_on: FailedOn = lambda _job, _position: None  # the node where the task failed just now
         self.gone: frozenset[TenantKey] = frozenset()  # tenants that have left in the draft around this plan
 
     def with_queue(self, waiting: Waiting) -> Snapshot:
         """A snapshot of one's own, with another queue, for a plan that is only looked at."""
-        return Snapshot(
+        other = Snapshot(
             self.nodes, waiting, self.gain, self.tenants, self.queues, self.now, self.memory, self.dispatch
         )
+        other.failed_on = self.failed_on
+        return other
 
 
 class Policy(Struct, frozen=True):

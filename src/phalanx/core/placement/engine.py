@@ -20,11 +20,12 @@ from phalanx.core.model.waiting import Ask, Block, Rank, Unit, WaitingClass, Wai
 from phalanx.core.placement.dispatch import Dispatcher, is_dispatched, place_by_mode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
-from phalanx.core.placement.node_limits import counted, is_too_much, spot_within, which_limit
+from phalanx.core.placement.node_limits import counted, is_too_much, which_limit
 from phalanx.core.placement.precedence import InLine, Place, Precedence
 from phalanx.core.placement.preempt.make_room import make_most_room
 from phalanx.core.placement.prefetch import is_placed_whole, prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
+from phalanx.core.placement.retry_nodes import spot_for
 from phalanx.core.placement.spread import KnownSpots, Spots
 from phalanx.core.placement.turns import Turns
 
@@ -134,8 +135,7 @@ class _Pass:
             self._held.add(waiting_class)
             return None
         for at in range(bisect_left(waiting_class.ranks, rank), len(waiting_class.ranks)):
-            rank = waiting_class.ranks[at]
-            unit = waiting_class.units[rank]
+            unit = waiting_class.units[rank := waiting_class.ranks[at]]
             if self._is_past_its_turn(unit):
                 return unit
             size, block = self.draft.size, self._place(waiting_class, unit)
@@ -235,7 +235,7 @@ class _Pass:
             spot = nodes.best()
             if spot is None:
                 return self._without(Block.ROOM, waiting_class, unit)
-            if (spot := spot_within(table, queues, unit, spot)) is None:
+            if (spot := spot_for(self._snapshot, self.draft, unit, position, spot)) is None:
                 return which_limit(queues, unit)
             self._take(waiting_class, unit, position, spot)
             nodes.taken(spot[0])

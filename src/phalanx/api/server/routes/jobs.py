@@ -104,7 +104,8 @@ async def named(service: Service, http_request: HttpRequest) -> Response:
     if not is_job_id(found[:26]):  # the beginning of an id, or nothing
         first = found.partition(":")[0].partition(".")[0]
         found = (await service.commands.owner(first))[0] + found[len(first) :]
-    return json_reply(NamedView(http_request.id, found))
+    number, namesakes = service.commands.namesakes(http_request.id, found)
+    return json_reply(NamedView(http_request.id, found, number, namesakes))
 
 
 async def reasons(service: Service, http_request: HttpRequest) -> Response:
