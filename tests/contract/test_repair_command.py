@@ -36,8 +36,10 @@ def folder(tmp_path: Path, lived: Lived) -> Path:
 
 
 def an_end(lived: Lived) -> int:
-    ends = [batch.revision for batch in lived.batches() if b"AttemptEnded" in batch.body]
-    return [revision for revision in ends if revision > lived.image[0]][2]
+    """Where a job ended and nothing else happened, so that it is the only one that is concerned."""
+    ends = [batch for batch in lived.batches() if b"AttemptEnded" in batch.body]
+    alone = [batch.revision for batch in ends if b"TaskPlaced" not in batch.body]
+    return [revision for revision in alone if revision > lived.image[0]][1]
 
 
 def phalanx(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

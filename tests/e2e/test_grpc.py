@@ -130,10 +130,13 @@ def _is_stopped(pid: str) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def test_workflows_over_grpc_are_those_of_rest(cluster: tuple[RealCluster, str], stubs: str):
+def test_workflows_over_grpc_are_those_of_rest(
+    cluster: tuple[RealCluster, str], stubs: str, monkeypatch: pytest.MonkeyPatch
+):
     """Submitted, shown, listed, retried and cancelled over gRPC; REST gives the same answers and the same errors."""
     parts, address = cluster
     rest = parts.client
+    monkeypatch.setenv("OVER_GRPC", "yes")
     with (
         phalanx.Client(f"grpc://{address}", parts.user_token) as client,
         a_runner(parts, RUNNER, "n-flows", address, PYTHONPATH=stubs),
@@ -145,6 +148,7 @@ def test_workflows_over_grpc_are_those_of_rest(cluster: tuple[RealCluster, str],
         run = flow.submit()
         view = run.wait(timeout=30)
         assert (view.status, view.stages[2].parent) == ("Failed", "second")
+        assert rest.environment(run.jobs["first"]).exported["OVER_GRPC"] == "yes"
         assert client.workflow_view(run.id) == rest.workflow_view(run.id)
         assert client.workflow_view(run.id).stages[2].reason == "it depends on stage second, which failed"
         again = client.retry_workflow(run.id, "second")

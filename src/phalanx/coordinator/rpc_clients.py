@@ -159,6 +159,7 @@ class ClientsService:
         body = {
             "workflow": _one_value(said.workflow),
             "allow_infeasible": said.allow_infeasible,
+            "exported": dict(said.exported),
             **more,
         }
         await self._answer(
