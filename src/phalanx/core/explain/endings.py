@@ -101,7 +101,8 @@ def _ending(case: Case, tenants: Sequence[Tenant]) -> Change:
         lane = case.state.nodes[node].lanes[int(first.key[1])]
         what = job.job.task_id(next(iter(lane.attempts))[1])
         told = f"{'task' if job.job.tasks > 1 else 'job'} {what}, which runs on {node},"
-    is_urgent = job.job.priority > case.job.job.priority  # whoever waits is not worth its end
+    # Whoever waits is not worth the end of what is more urgent, nor of another task of its own job.
+    is_worth_more = job.job.priority > case.job.job.priority or job is case.job
     may_say = case.asker.may_cancel(job.job) and not all(each.is_leaving for each in tenants)
-    may_say = may_say and not is_urgent and not case.followers(job.job.id)
+    may_say = may_say and not is_worth_more and not case.followers(job.job.id)
     return Change(f"it starts when {told} ends", {}, f"phalanx cancel {what}" if may_say else "")

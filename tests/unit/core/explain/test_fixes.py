@@ -250,3 +250,12 @@ def test_less_for_each_member_is_offered_as_little_less_as_possible(free: int):
     running = f"running: [{{name: busy, gpus: {8 - free}, priority: 9, places: [n1]}}]\n"
     reply = plan("nodes: [{name: n1, cores: 8, gpus: 8}]\n" + running, job="name: a\ngang: true\ngpus: 8\n")
     assert the_fix(reply) == {"gpus": free}
+
+
+def test_no_task_of_its_own_job_is_proposed_to_be_cancelled():
+    cluster = a_cluster(n1={"cores": 2})
+    job = a_job(array="1-3", max_retries=1)
+    cluster.submit(job)
+    fix = why_reply(cluster.state, cluster.state.jobs[job.id], 2, cluster.now).fix
+    assert fix is not None
+    assert "ends" in fix.text and fix.command == ""
