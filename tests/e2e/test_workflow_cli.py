@@ -106,10 +106,9 @@ def test_show_takes_workflows_and_nodes_and_cancel_takes_workflows(
     assert cluster.client.workflow_view(number).status == "Cancelled"
 
 
-def test_a_workflow_from_the_command_line(cluster: RealCluster, tmp_path: Path) -> None:
+def test_a_workflow_is_planned(cluster: RealCluster, tmp_path: Path) -> None:
     flow = FLOW.replace("PYTHON", sys.executable)
     (tmp_path / "flow.yaml").write_text(flow.replace("LIMIT", "5"))
-    (tmp_path / "good.yaml").write_text(flow.replace("LIMIT", "4"))
     (tmp_path / "unknown.yaml").write_text(flow.replace("echo}}", "ecco}}"))
     (tmp_path / "large.yaml").write_text(flow.replace("echo}}", "echo, cores: 9999}}"))
 
@@ -135,6 +134,16 @@ def test_a_workflow_from_the_command_line(cluster: RealCluster, tmp_path: Path) 
     assert large.returncode == 4
     assert "demo:c can never run here" in large.stdout
     assert "would start now" not in large.stdout, "a submission refuses all of it"
+
+
+def test_a_workflow_from_the_command_line(cluster: RealCluster, tmp_path: Path) -> None:
+    flow = FLOW.replace("PYTHON", sys.executable)
+    (tmp_path / "flow.yaml").write_text(flow.replace("LIMIT", "5"))
+    (tmp_path / "good.yaml").write_text(flow.replace("LIMIT", "4"))
+
+    def phalanx(*argv: str) -> subprocess.CompletedProcess[str]:
+        return run_cli(cluster, tmp_path, *argv)
+
     failed = phalanx("workflow", "submit", "-f", "flow.yaml", "--wait")
     assert failed.returncode == 1
     assert "b failed: exited with code 1" in failed.stderr

@@ -23,8 +23,6 @@ def quota_set(command: str, old: Quota = _NEW) -> SetQuota:
             user, _, terms = value.partition(":")
             own = {name: int(amount) for name, amount in (term.split("=") for term in terms.split(","))}
             limits["by_user"] = {**old.by_user, user: UserLimits(**own)}
-        elif option == "--user-running":
-            limits["each_user"] = structs.replace(old.each_user, running=int(value))
         elif option == "--cores":
             limits["cores"] = parse_cores(value)
         elif option == "--memory":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 
 import pytest
@@ -10,17 +9,15 @@ import pytest
 from phalanx.cli.instants import read_since
 from phalanx.cli.output import soon
 from phalanx.errors import BadRequest
+from tests.support.zones import in_zone_of_berlin
 
 NOW = datetime.fromisoformat("2026-11-18T11:00:00+01:00").timestamp()
 
 
 @pytest.fixture(autouse=True)
-def in_berlin(monkeypatch):
-    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def in_berlin():
+    with in_zone_of_berlin():
+        yield
 
 
 @pytest.mark.parametrize(

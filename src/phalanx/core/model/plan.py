@@ -55,7 +55,7 @@ class KeptNodes(Struct, frozen=True):
 class PlanMemory:
     """What plans remember from one to the next. A plan reads the one it is given and returns another."""
 
-    __slots__ = ("failed", "forgiven", "held", "kept", "notes", "refusals", "waits")
+    __slots__ = ("discounted", "failed", "held", "kept", "notes", "refusals", "waits")
 
     def __init__(self) -> None:
         self.notes: dict[int, ClassNote] = {}  # by the number of the class
@@ -63,12 +63,11 @@ class PlanMemory:
         self.failed: dict[
             int, tuple[float, str]
         ] = {}  # classes that no plan looks at: until when, and the error
-        # Of fair queues: what users held when the last plan was made, and since when the first of each class waits.
+        # Of fair queues: what users held when the last plan was made; by class, the unit and its entry that is the first
+        # and since when it waits; and when something was given to a user last because it had waited for long.
         self.held: dict[QueueUser, tuple[int, ...]] = {}
-        self.waits: dict[
-            int, tuple[Rank, int, float]
-        ] = {}  # by the number of the class; with the unit's entry
-        self.forgiven: dict[QueueUser, float] = {}  # when something was given because it had waited for long
+        self.waits: dict[int, tuple[Rank, int, float]] = {}
+        self.discounted: dict[QueueUser, float] = {}
         self.refusals = 0  # of proposals: what they would have taken may be free, so full classes look again
 
     def of(self, kind: WaitingClass) -> ClassNote:
@@ -90,7 +89,7 @@ class PlanMemory:
         other.refusals, other.notes, other.failed = self.refusals, self.notes.copy(), self.failed.copy()
         if self.kept:
             other.kept = {rank: kept for rank, kept in self.kept.items() if waiting.entry(rank) == kept.entry}
-        other.held, other.waits, other.forgiven = self.held, self.waits, self.forgiven
+        other.held, other.waits, other.discounted = self.held, self.waits, self.discounted
         if len(other.notes) > 2 * len(waiting.classes) + _NOTES_MIN:
             numbers = {kind.number for kind in waiting.classes.values()}
             other.notes = {number: note for number, note in self.notes.items() if number in numbers}

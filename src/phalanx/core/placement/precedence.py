@@ -34,11 +34,10 @@ WHOLE_S = 4 * 3600.0
 _MEASURED = slice(1, 4)  # of a quota's rows: cores, memory, GPUs
 _NOTHING = (0, 0, 0, 0)
 _ROUNDING = 1e-9
-_ALL = _LAST = 1 << 62
+_ALL = 1 << 62  # more tasks than there are
+_LAST = 1 << 62  # later than any arrival
 # Urgency and arrival, of its queue if that is fair; part, since when it waits, and arrival and number of its own.
 Place = tuple[float, int, float, float, int, int]
-
-
 FairQueue = tuple[str, float]  # a queue with a fair order, and those of one urgency in it
 
 
@@ -60,9 +59,8 @@ class Precedence:
         self._nodes, self._queues, self._now = where.nodes, where.queues, where.now
         self.waiting, self.memory = waiting, memory
         self._fair = where.queues.fair
-        self._came: dict[
-            tuple[str, float], list[tuple[int, int]]
-        ] = {}  # arrivals and classes, the last first
+        # Of those that may have a chance: arrivals and numbers of classes, the last first.
+        self._came: dict[FairQueue, list[tuple[int, int]]] = {}
         self._over: set[int] = set()  # classes that have no further chance in this plan
         if plans:
             self._begin()
@@ -80,7 +78,7 @@ class Precedence:
         since, is_longest = self._since(unit)
         part, whose = self._part(unit.job.queue_user), unit.job.queue_user
         if is_longest:
-            waited_s = self._now - max(since, self.memory.forgiven.get(whose, 0.0))
+            waited_s = self._now - max(since, self.memory.discounted.get(whose, 0.0))
             part = max(0.0, part - waited_s / WHOLE_S)
         return urgency, arrival if came == _LAST else came, part, since, arrival, number
 
@@ -101,7 +99,7 @@ class Precedence:
         if self.is_fair(unit):
             self.memory.waits[waiting_class.number] = self._wait(unit)
             if self._longest.get(unit.job.queue_user) == waiting_class.number:
-                self.memory.forgiven[unit.job.queue_user] = self._now
+                self.memory.discounted[unit.job.queue_user] = self._now
 
     def over(self, waiting_class: WaitingClass) -> None:
         """It has no further chance in this plan."""
@@ -123,7 +121,7 @@ class Precedence:
                 waits[kind.number] = known if known is not None and is_same else self._wait(first)
         self.memory.waits = waits
         after = self._now - WHOLE_S
-        self.memory.forgiven = {whose: at for whose, at in self.memory.forgiven.items() if at > after}
+        self.memory.discounted = {whose: at for whose, at in self.memory.discounted.items() if at > after}
 
     @cached_property
     def _longest(self) -> dict[QueueUser, int]:

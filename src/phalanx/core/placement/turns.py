@@ -13,9 +13,8 @@ from phalanx.core.model.waiting import Unit, WaitingClass
 from phalanx.core.placement.precedence import FairQueue, InLine, Place, Precedence
 
 _OF_QUEUE = -1  # instead of the number of a group
-_InQueue = tuple[
-    tuple[float, float, int, int], InLine
-]  # the same place without that of the queue comes first
+# In front the place within the queue: that of the queue moves on while units wait in it.
+_InQueue = tuple[tuple[float, float, int, int], InLine]
 
 
 class Turns:
@@ -66,9 +65,8 @@ class Turns:
                 if found.at[2:] <= units[0][0]:
                     heappush(self._heap, (urgency, oldest, _OF_QUEUE, first))
                     return found, self._next()
-                heappush(
-                    units, (found.at[2:], found)
-                )  # its user has been given something since it was put there
+                # Its user has been given something since it was put there.
+                heappush(units, (found.at[2:], found))
             heappush(self._heap, (urgency, oldest, _OF_QUEUE, first))
 
     def _next(self) -> Place | None:

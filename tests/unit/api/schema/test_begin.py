@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 
 import pytest
 
 from phalanx.api.schema.begin import local_begin, read_begin
 from phalanx.errors import BadRequest, PhalanxError, Unprocessable
+from tests.support.zones import in_zone_of_berlin
 
 NOW = datetime.fromisoformat("2026-11-18T10:00:00+00:00").timestamp()
 HERE = datetime.fromisoformat("2026-11-18T11:00:00")  # the same instant, in Berlin
 
 
 @pytest.fixture(autouse=True)
-def in_berlin(monkeypatch):
-    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def in_berlin():
+    with in_zone_of_berlin():
+        yield
 
 
 @pytest.mark.parametrize(
