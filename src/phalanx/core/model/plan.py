@@ -63,7 +63,7 @@ class PlanMemory:
         self.failed: dict[
             int, tuple[float, str]
         ] = {}  # classes that no plan looks at: until when, and the error
-        # Of fair queues: what users held when the last plan was made; by class, the unit and its entry that is the first
+        # Of fair queues: what users held when the last plan was made; by class, the first unit of it with its entry
         # and since when it waits; and when something was given to a user last because it had waited for long.
         self.held: dict[QueueUser, tuple[int, ...]] = {}
         self.waits: dict[int, tuple[Rank, int, float]] = {}
